@@ -1,0 +1,48 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private: for use inside this collection only; it may change without notice.
+"""What all launchers share: the environment of a node's launcher and the command of one rank."""
+
+from __future__ import annotations
+
+from typing import Dict, Tuple
+
+from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import Cluster, Job, Node
+
+RANK_SHIM = "rank.py"  # see _node_scripts/rank.py
+
+
+def rank_command(node: Node, job: Job) -> Tuple[str, ...]:
+    """What the launcher starts for each rank: the shim that keeps the rank's log and exit status, then the script."""
+    return (node.python, "-u", f"{job.run_dir}/{RANK_SHIM}", job.run_dir, node.python, "-u", *job.payload)
+
+
+def base_env(cluster: Cluster, node: Node, job: Job) -> Dict[str, str]:
+    """The environment that a node's launcher needs on top of a bare one.
+
+    The job's own variables win over ours. Interface names are the node's own and never travel to another.
+    """
+    env = {
+        "TORCHFLEET_RUN_ID": job.run_id,
+        "TORCHFLEET_NODE": node.name,
+        "TORCHFLEET_RUN_DIR": job.run_dir,
+        "TORCHFLEET_OUTPUT_DIR": f"{job.run_dir}/output",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if node.interface:
+        # "=" is NCCL's exact match (eth1 would take eth10 too); gloo knows no such form.
+        env["NCCL_SOCKET_IFNAME"] = f"={node.interface}"
+        env["GLOO_SOCKET_IFNAME"] = node.interface
+    if cluster.transport == "tcp":
+        env["NCCL_IB_DISABLE"] = "1"
+    else:
+        if node.hcas:
+            env["NCCL_IB_HCA"] = "=" + ",".join(node.hcas)
+        if node.gid_index is not None:
+            env["NCCL_IB_GID_INDEX"] = str(node.gid_index)
+    # torchrun sets it to 1 with a warning where it is absent; said once here, it is part of the plan.
+    env["OMP_NUM_THREADS"] = "1"
+    env.update(job.env)
+    return env

@@ -1,0 +1,267 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private: for use inside this collection only; it may change without notice.
+"""The lab as data: which containers, networks and addresses a lab of a given prefix consists of."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import zlib
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+# One Debian release a node; the Python that each brings decides what the modules must bear.
+RELEASES = {"bullseye": "3.9", "bookworm": "3.11", "trixie": "3.13"}
+RELEASE_NUMBERS = {"11": "bullseye", "12": "bookworm", "13": "trixie"}
+
+# Each systemd node takes 7 of root's 128 inotify instances (fs.inotify.max_user_instances).
+MAX_SYSTEMD_NODES = 16
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?\Z")
+_RATE = re.compile(r"[0-9]+(\.[0-9]+)?(k|m|g)bit\Z")
+
+
+class LabError(ValueError):
+    """The lab as asked for cannot be built. `problems` holds one sentence per culprit."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(problems))
+
+
+@dataclass(frozen=True)
+class Network:
+    """One bridge. `full_name` is unique on the machine; `rate` shapes every node's link to it (tc's notation)."""
+
+    name: str
+    full_name: str
+    subnet: str
+    internal: bool
+    rate: Optional[str]
+
+
+@dataclass(frozen=True)
+class Link:
+    """One interface of a node: its name inside the node, its network, address and rate (None: unshaped)."""
+
+    interface: str
+    network: str
+    address: str
+    prefix_length: int
+    rate: Optional[str]
+
+
+@dataclass(frozen=True)
+class LabNode:
+    """One container. The first link is the one Ansible comes in by; the last is the training network."""
+
+    name: str
+    container: str
+    release: str
+    links: Tuple[Link, ...]
+    ssh_port: int
+    user: str
+    variables: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Lab:
+    prefix: str
+    networks: Tuple[Network, ...]
+    nodes: Tuple[LabNode, ...]
+
+
+def default_nodes(count: int) -> List[Dict[str, Any]]:
+    """node1 to nodeN, for a lab of which only the size is given."""
+    return [{"name": f"node{number}"} for number in range(1, count + 1)]
+
+
+def canonical_release(release: Any) -> str:
+    """The code name of a Debian release given by number or name; unknown ones come back as they are."""
+    text = str(release or "bookworm")
+    return RELEASE_NUMBERS.get(text, text)
+
+
+def default_subnet(prefix: str, index: int) -> str:
+    """A /24 that two labs with different prefixes are unlikely to share: 10.128-10.247.<index>.0/24."""
+    return f"10.{128 + zlib.crc32(prefix.encode()) % 120}.{index}.0/24"
+
+
+def plan_lab(prefix: str, networks: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]) -> Lab:
+    """The whole lab from what the user asked for. Raises LabError with every problem found."""
+    problems: List[str] = []
+    if not _NAME.match(prefix):
+        problems.append(f"lab_prefix is {prefix!r}, wanted lower-case letters, digits and '-'")
+    if not networks:
+        problems.append("lab_networks is empty: give the lab at least one network")
+    if not nodes:
+        problems.append("lab_nodes is empty: give the lab at least one node")
+    if len(nodes) > MAX_SYSTEMD_NODES:
+        problems.append(
+            f"lab_nodes has {len(nodes)} nodes; more than {MAX_SYSTEMD_NODES} systems on one machine exceed its "
+            "inotify instances: ask for fewer"
+        )
+    planned: Dict[str, Network] = {}
+    for index, raw in enumerate(networks):
+        network = _network(prefix, index, raw, problems)
+        if network.name in planned:
+            problems.append(f"lab_networks: {network.name!r} is there twice")
+        planned[network.name] = network
+    hosts: Dict[str, int] = {}
+    seen: List[str] = []
+    lab_nodes = []
+    for raw in nodes:
+        node = _node(prefix, raw, planned, hosts, problems)
+        if node.name in seen:
+            problems.append(f"lab_nodes: {node.name!r} is there twice")
+        seen.append(node.name)
+        lab_nodes.append(node)
+    if problems:
+        raise LabError(problems)
+    return Lab(prefix=prefix, networks=tuple(planned.values()), nodes=tuple(lab_nodes))
+
+
+def _network(prefix: str, index: int, raw: Mapping[str, Any], problems: List[str]) -> Network:
+    name = str(raw.get("name", ""))
+    subnet = str(raw.get("subnet") or default_subnet(prefix, index))
+    rate = raw.get("rate")
+    if not _NAME.match(name):
+        problems.append(f"lab_networks: {name!r} is not a name of lower-case letters, digits and '-'")
+    try:
+        if ipaddress.ip_network(subnet).num_addresses < 16:
+            problems.append(f"lab_networks: {name}: {subnet} is too small for a lab")
+    except ValueError as error:
+        problems.append(f"lab_networks: {name}: {error}")
+    _check_rate(f"lab_networks: {name}", rate, problems)
+    # Only the first network leads out (package registries, by NAT): training networks rarely do.
+    return Network(name, f"{prefix}-{name}", subnet, bool(raw.get("internal", index > 0)), rate)
+
+
+def _check_rate(where: str, rate: Any, problems: List[str]) -> None:
+    if rate is not None and not _RATE.match(str(rate)):
+        problems.append(f"{where}: rate is {rate!r}, wanted for example 100mbit or 1gbit")
+
+
+def _node(
+    prefix: str,
+    raw: Mapping[str, Any],
+    networks: Mapping[str, Network],
+    used: Dict[str, int],
+    problems: List[str],
+) -> LabNode:
+    name = str(raw.get("name", ""))
+    if not _NAME.match(name):
+        problems.append(f"lab_nodes: {name!r} is not a name of lower-case letters, digits and '-'")
+    release = canonical_release(raw.get("release"))
+    if release not in RELEASES:
+        problems.append(f"lab_nodes: {name}: release is {release!r}, wanted one of {', '.join(RELEASES)} (or 11, 12, 13)")
+    links = []
+    wanted = raw.get("networks") or [{"name": network} for network in networks]
+    for index, link in enumerate(wanted):
+        link = {"name": link} if isinstance(link, str) else link
+        network = networks.get(str(link.get("name")))
+        if network is None:
+            problems.append(f"lab_nodes: {name}: no network {link.get('name')!r} in lab_networks")
+            continue
+        _check_rate(f"lab_nodes: {name}", link.get("rate"), problems)
+        try:
+            space = ipaddress.ip_network(network.subnet)
+        except ValueError:
+            continue  # said above
+        used[network.name] = used.get(network.name, 10) + 1  # .1 is the bridge; .2-.10 stay free for tests
+        links.append(
+            Link(
+                interface=str(link.get("interface") or f"eth{index}"),
+                network=network.full_name,
+                address=str(link.get("address") or space[used[network.name]]),
+                prefix_length=space.prefixlen,
+                rate=link.get("rate") or network.rate,
+            )
+        )
+    return LabNode(
+        name=name,
+        container=f"{prefix}-{name}",
+        release=release,
+        links=tuple(links),
+        ssh_port=int(raw.get("ssh_port") or 22),
+        user=str(raw.get("user") or "root"),
+        variables=dict(raw.get("vars") or {}),
+    )
+
+
+def parse_pip_config(text: str) -> Dict[str, str]:
+    """`pip config list` as option -> value. Environment settings win, as they do in pip itself."""
+    settings: Dict[str, str] = {}
+    from_env: Dict[str, str] = {}
+    for line in text.splitlines():
+        key, separator, value = line.partition("=")
+        if not separator:
+            continue
+        value = value.strip().strip("'\"").replace("\\n", " ").strip()
+        section, _dot, option = key.rpartition(".")
+        (from_env if section == ":env:" else settings)[option] = value
+    return {**settings, **from_env}
+
+
+_INHERITED = ("index-url", "extra-index-url", "find-links", "cert", "trusted-host", "default-timeout", "proxy")
+
+
+def inherited_pip(settings: Mapping[str, str]) -> Tuple[str, Tuple[str, ...]]:
+    """What lab nodes take over of the controller's pip: the text of their pip.conf, and the folders they must see.
+
+    A wheel folder or index on the controller's disk is of use to a node only when it is mounted there.
+    """
+    lines = ["[global]"]
+    mounts: List[str] = []
+    for option in _INHERITED:
+        value = settings.get(option)
+        if not value:
+            continue
+        lines.append(f"{option} = {value}")
+        if option not in ("index-url", "extra-index-url", "find-links"):
+            continue
+        for token in value.split():
+            path = token[len("file://") :] if token.startswith("file://") else token
+            if path.startswith("/"):
+                # A PEP 503 tree links from simple/ to files beside it.
+                path = path.rstrip("/")
+                mounts.append(path[: -len("/simple")] if path.endswith("/simple") else path)
+    return "\n".join(lines) + "\n", tuple(sorted(set(mounts)))
+
+
+def inventory(lab: Lab, group: str) -> Dict[str, Any]:
+    """The lab as an Ansible inventory, beside which lie the key and known_hosts that it names."""
+    hosts = {}
+    for node in lab.nodes:
+        hosts[node.name] = {
+            "ansible_host": node.links[0].address,
+            "ansible_port": node.ssh_port,
+            "ansible_user": node.user,
+            "torchfleet_address": node.links[-1].address,
+            **node.variables,
+        }
+    return {
+        group: {
+            "hosts": hosts,
+            "vars": {
+                "ansible_ssh_private_key_file": "{{ inventory_dir }}/id_ed25519",
+                "ansible_ssh_common_args": (
+                    "-o UserKnownHostsFile={{ inventory_dir }}/known_hosts -o StrictHostKeyChecking=yes -o IdentitiesOnly=yes"
+                ),
+                "ansible_python_interpreter": "/usr/bin/python3",
+            },
+        }
+    }
+
+
+def known_hosts(keys: Mapping[str, Sequence[str]], lab: Lab) -> str:
+    """known_hosts lines for the address Ansible uses. `keys` maps a node's name to its public host keys."""
+    lines = []
+    for node in lab.nodes:
+        address = node.links[0].address
+        host = address if node.ssh_port == 22 else f"[{address}]:{node.ssh_port}"
+        lines += [f"{host} {' '.join(key.split()[:2])}" for key in keys.get(node.name, ())]
+    return "\n".join(lines) + "\n"

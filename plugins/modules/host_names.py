@@ -45,7 +45,6 @@ attributes:
   action:
     support: full
     description: Reads the inventory on the controller.
-extends_documentation_fragment: []
 author:
   - The torchfleet authors (@torchfleet)
 """
@@ -70,10 +69,9 @@ previous_name:
 
 import os
 import socket
-import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.torchfleet.cluster.plugins.module_utils import _hosts_file
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _files, _hosts_file
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import normalise_address
 
 HOSTNAME_FILE = "/etc/hostname"
@@ -83,30 +81,11 @@ CLOUD_FILE = CLOUD_DIR + "/99-torchfleet.cfg"
 CLOUD_TEXT = "# Written by torchfleet.cluster.hosts\npreserve_hostname: true\nmanage_etc_hosts: false\n"
 
 
-def read(path: str) -> str:
+def write(module: AnsibleModule, path: str, text: str) -> None:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        return ""
-
-
-def replace_file(module: AnsibleModule, path: str, text: str) -> None:
-    """Write beside the file and rename over it: a power cut leaves the old file or the new one."""
-    handle, name = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".torchfleet-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if not os.path.exists(path):
-            os.chmod(name, 0o644)
-        module.atomic_move(name, path)
+        _files.replace(path, text)
     except OSError as error:
         module.fail_json(msg=f"{path} could not be written ({error.strerror}); it is as it was")
-    finally:
-        if os.path.exists(name):
-            os.unlink(name)
 
 
 def unresolved(members: list[dict[str, str]]) -> list[str]:
@@ -150,7 +129,7 @@ def main() -> None:
     if problem:
         module.fail_json(msg=problem)
 
-    text = read(path)
+    text = _files.read(path)
     if not module.params["replace_conflicts"]:
         clashes = [
             f"{path} line {clash.line} maps {clash.name} to {clash.address}, wanted {clash.wanted}"
@@ -163,18 +142,18 @@ def main() -> None:
 
     previous = socket.gethostname()
     wanted = _hosts_file.update(text, members, [name, previous], module.params["replace_conflicts"])
-    hostname_text = read(HOSTNAME_FILE)
-    cloud_wanted = os.path.isdir(CLOUD_DIR) and read(CLOUD_FILE) != CLOUD_TEXT
+    hostname_text = _files.read(HOSTNAME_FILE)
+    cloud_wanted = os.path.isdir(CLOUD_DIR) and _files.read(CLOUD_FILE) != CLOUD_TEXT
     changed = bool(wanted != text or previous != name or hostname_text.strip() != name or cloud_wanted)
     if changed and not module.check_mode:
         if wanted != text:
-            replace_file(module, path, wanted)
+            write(module, path, wanted)
         if hostname_text.strip() != name:
-            replace_file(module, HOSTNAME_FILE, name + "\n")
+            write(module, HOSTNAME_FILE, name + "\n")
         if previous != name:
             socket.sethostname(name)
         if cloud_wanted:
-            replace_file(module, CLOUD_FILE, CLOUD_TEXT)
+            write(module, CLOUD_FILE, CLOUD_TEXT)
     if not module.check_mode:
         problems = unresolved(members)
         if problems:

@@ -1,0 +1,49 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Controller side of ssh_mesh: members from the inventory, keys from what each node reported."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import members
+
+IDENTITY = "__ssh_trust_identity"
+# Stands for a key that is made only in a real run, so that check mode can show the change.
+PENDING = "ssh-ed25519 AAAA"
+
+
+class ActionModule(ActionBase):
+    _requires_connection = True
+
+    def run(self, tmp: Optional[str] = None, task_vars: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+        super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        peers, absent = [], []
+        for host in members(task_vars):
+            identity = task_vars["hostvars"][host["inventory_name"]].get(IDENTITY)
+            if not identity or "host_keys" not in identity:
+                absent.append(host["inventory_name"])
+                continue
+            peers.append(
+                {
+                    "name": host["name"],
+                    "aliases": host["aliases"],
+                    "address": host["address"],
+                    "port": host["ssh_port"],
+                    "user": host["ssh_user"],
+                    "public_key": identity["public_key"] or PENDING,
+                    "host_keys": identity["host_keys"],
+                    "addresses": identity["addresses"],
+                }
+            )
+        if absent:
+            raise AnsibleActionFail(
+                f"the keys of {', '.join(absent)} are not known in this run: trust needs every member, so run without --limit"
+            )
+        args = {**self._task.args, "peers": peers}
+        return self._execute_module(module_name="torchfleet.cluster.ssh_mesh", module_args=args, task_vars=task_vars)

@@ -1,0 +1,52 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private: for use inside this collection only; it may change without notice.
+"""Files on a node, replaced whole: a power cut leaves the old file or the new one. The one module_utils with a disk."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from typing import Optional
+
+
+def read(path: str) -> str:
+    """The file's text; empty where there is no file. Bytes that are no UTF-8 survive a round trip."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return ""
+
+
+def replace(path: str, text: str, mode: int = 0o644, owner: Optional[int] = None, group: Optional[int] = None) -> None:
+    """Write beside the file, flush, and rename over it. An existing file keeps its owner and mode unless they are given.
+
+    A symbolic link is followed, so that the file it names is the one that changes. Raises OSError; then the file is as
+    it was.
+    """
+    path = os.path.realpath(path)
+    try:
+        old = os.stat(path)
+        mode = stat.S_IMODE(old.st_mode) if owner is None else mode
+        owner = old.st_uid if owner is None else owner
+        group = old.st_gid if group is None else group
+    except FileNotFoundError:
+        pass
+    handle, name = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".torchfleet-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(name, mode)
+        if owner is not None:
+            os.chown(name, owner, -1 if group is None else group)
+        os.rename(name, path)
+    except BaseException:
+        if os.path.exists(name):
+            os.unlink(name)
+        raise

@@ -1,0 +1,88 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private: for use inside this collection only; it may change without notice.
+"""Trust between the members: the texts of authorized_keys, known_hosts, ssh's client configuration and sshd's drop-in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import List, Sequence, Tuple
+
+KEY_FILE = ".ssh/id_ed25519_torchfleet"
+
+# type, base64, and a comment that is dropped: nothing of a peer's choosing may reach another node's files.
+_PUBLIC_KEY = re.compile(r"((?:ssh|ecdsa|sk)-[A-Za-z0-9@.-]+) ([A-Za-z0-9+/]+={0,3})(?: .*)?\Z")
+_ADDRESS = re.compile(r"[0-9a-fA-F:.]+\Z")
+_MAX_STARTUPS = re.compile(r"[0-9]{1,5}(:[0-9]{1,3}:[0-9]{1,5})?\Z")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A member as the others have to know it. `addresses` are all that the node may connect from."""
+
+    name: str
+    aliases: Tuple[str, ...]
+    address: str
+    port: int
+    user: str
+    public_key: str
+    host_keys: Tuple[str, ...]
+    addresses: Tuple[str, ...]
+
+
+def clean_key(text: str) -> str:
+    """`type base64` of a public key. Raises ValueError for anything else."""
+    match = _PUBLIC_KEY.match(text.strip())
+    if not match:
+        raise ValueError(f"{text.strip()[:40]!r} is not a public key")
+    return f"{match.group(1)} {match.group(2)}"
+
+
+def authorized_keys(peers: Sequence[Peer], restrict_sources: bool) -> str:
+    """One line per member. Each key is good only from its own node's addresses, unless that is turned off."""
+    lines = []
+    for peer in peers:
+        options = ""
+        if restrict_sources:
+            sources = [address for address in (*peer.addresses, "127.0.0.1", "::1") if _ADDRESS.match(address)]
+            options = f'from="{",".join(dict.fromkeys(sources))}" '
+        lines.append(f"{options}{clean_key(peer.public_key)} torchfleet:{peer.name}")
+    return "\n".join(lines) + "\n"
+
+
+def known_hosts(peers: Sequence[Peer]) -> str:
+    """Every member's real host keys under its name, aliases and address, in the `[host]:port` form where needed."""
+    lines = []
+    for peer in peers:
+        hosts = dict.fromkeys([peer.name, *peer.aliases, peer.address])
+        pattern = ",".join(host if peer.port == 22 else f"[{host}]:{peer.port}" for host in hosts)
+        lines += [f"{pattern} {clean_key(key)}" for key in peer.host_keys]
+    return "\n".join(lines) + "\n"
+
+
+def client_config(peers: Sequence[Peer]) -> str:
+    """Host entries for all members. Stands first in the file (the first match wins) and closes with `Match all`,
+    so that the user's own lines behind it keep their scope."""
+    lines: List[str] = []
+    for peer in peers:
+        names = " ".join(dict.fromkeys([peer.name, *peer.aliases, peer.address]))
+        lines += [
+            f"Host {names}",
+            f"    HostName {peer.address}",
+            f"    User {peer.user}",
+            f"    Port {peer.port}",
+            f"    IdentityFile ~/{KEY_FILE}",
+            "    IdentitiesOnly yes",
+            "    StrictHostKeyChecking yes",
+        ]
+    return "\n".join([*lines, "Match all"]) + "\n"
+
+
+def sshd_config(max_startups: str) -> str:
+    """sshd's drop-in. Raises ValueError where the value is not MaxStartups' form (start:rate:full)."""
+    if not _MAX_STARTUPS.match(max_startups):
+        raise ValueError(f"ssh_trust_max_startups is {max_startups!r}, wanted start:rate:full, for example 200:30:400")
+    return f"# Written by torchfleet.cluster.ssh_trust: a whole mesh may connect at once.\nMaxStartups {max_startups}\n"

@@ -1,0 +1,219 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: python_env
+short_description: A Python virtual environment with given packages
+version_added: 0.1.0
+description:
+  - Makes a virtual environment at an absolute path and installs packages into it, from an index, a mirror, or a folder
+    of wheels without any network.
+  - What is installed already is compared with what is wanted inside the environment itself, so a run that was cut off is
+    completed by the next one, and an environment that is right is not touched.
+options:
+  path:
+    description: The environment's folder, an absolute path.
+    type: path
+    required: true
+  python:
+    description: The interpreter that makes it.
+    type: path
+    default: /usr/bin/python3
+  packages:
+    description: Requirements as pip takes them (V(torch==2.13.0)).
+    type: list
+    elements: str
+    default: []
+  index_url:
+    description: Index to use in place of pip's own setting.
+    type: str
+  extra_index_urls:
+    description: Further indexes.
+    type: list
+    elements: str
+    default: []
+  find_links:
+    description: Folders or pages with wheels.
+    type: list
+    elements: str
+    default: []
+  no_index:
+    description: Use nothing but O(find_links).
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    support: full
+    description: Tells which packages are missing.
+  diff_mode:
+    support: full
+    description: Shows versions now and wanted.
+author:
+  - The torchfleet authors (@torchfleet)
+"""
+
+EXAMPLES = r"""
+- name: Install torch without a network
+  torchfleet.cluster.python_env:
+    path: /opt/torchfleet/venv
+    packages: [torch==2.13.0]
+    find_links: [/opt/torchfleet/wheelhouse]
+    no_index: true
+"""
+
+RETURN = r"""
+python:
+  description: The environment's interpreter.
+  returned: success
+  type: str
+  sample: /opt/torchfleet/venv/bin/python
+versions:
+  description: Installed version of each package asked for.
+  returned: success
+  type: dict
+  sample: {"torch": "2.13.0+cpu"}
+can_make:
+  description: Whether O(python) can make virtual environments (Debian splits that off into python3-venv).
+  returned: success
+  type: bool
+  sample: true
+missing:
+  description: Requirements that were not met before this call.
+  returned: success
+  type: list
+  elements: str
+  sample: [torch==2.13.0]
+"""
+
+import json
+import os
+import socket
+
+from ansible.module_utils.basic import AnsibleModule
+
+# Run by the environment's own interpreter: pip's copy of packaging knows PEP 440 and PEP 508.
+STATE = """
+import importlib.metadata, json, sys
+from pip._vendor.packaging.requirements import Requirement
+found, missing = {}, []
+for text in json.loads(sys.argv[1]):
+    requirement = Requirement(text)
+    try:
+        version = importlib.metadata.version(requirement.name)
+    except importlib.metadata.PackageNotFoundError:
+        version = None
+    if version is not None:
+        found[requirement.name] = version
+    if version is None or not requirement.specifier.contains(version, prereleases=True):
+        missing.append(text)
+print(json.dumps({"found": found, "missing": missing}))
+"""
+
+LAST_WORDS = 6
+
+
+def state(module: AnsibleModule, python: str) -> tuple[dict[str, str], list[str]] | None:
+    """Versions found and requirements not met; None where the environment is not usable."""
+    if not os.path.exists(python):
+        return None
+    code, out, err = module.run_command([python, "-I", "-c", STATE, json.dumps(module.params["packages"])])
+    if code and "InvalidRequirement" in err:
+        module.fail_json(msg=f"packages: {err.strip().splitlines()[-1]}")
+    if code:
+        return None
+    answer = json.loads(out)
+    return answer["found"], answer["missing"]
+
+
+def make(module: AnsibleModule, path: str) -> None:
+    if os.path.isdir(path) and os.listdir(path) and not os.path.exists(os.path.join(path, "pyvenv.cfg")):
+        module.fail_json(msg=f"{socket.gethostname()}: {path} exists and is no virtual environment: choose another torchfleet_venv")
+    code, out, err = module.run_command([module.params["python"], "-m", "venv", path])
+    if code:
+        words = (err + out).strip().splitlines()
+        module.fail_json(
+            msg=f"{socket.gethostname()}: {module.params['python']} cannot make a virtual environment "
+            f"({words[-1] if words else code}): install its venv package (Debian: python3-venv)"
+        )
+
+
+def install(module: AnsibleModule, python: str) -> None:
+    params = module.params
+    command = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--quiet"]
+    if params["no_index"]:
+        command.append("--no-index")
+    elif params["index_url"]:
+        command += ["--index-url", params["index_url"]]
+    for url in params["extra_index_urls"]:
+        command += ["--extra-index-url", url]
+    for link in params["find_links"]:
+        command += ["--find-links", link]
+    # A small /tmp is common on servers; pip unpacks gigabytes.
+    scratch = os.path.join(params["path"], "tmp")
+    os.makedirs(scratch, exist_ok=True)
+    code, out, err = module.run_command([*command, "--", *params["packages"]], environ_update={"TMPDIR": scratch})
+    if code:
+        lines = [line for line in (out + err).splitlines() if line.strip() and not line.startswith("WARNING")]
+        source = f"wheels in {', '.join(params['find_links'])}" if params["no_index"] else "the package index"
+        module.fail_json(
+            msg=f"{socket.gethostname()}: {', '.join(params['packages'])} could not be installed from {source}: "
+            + " ".join(lines[-LAST_WORDS:]),
+            stderr=err,
+        )
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "python": {"type": "path", "default": "/usr/bin/python3"},
+            "packages": {"type": "list", "elements": "str", "default": []},
+            "index_url": {"type": "str"},
+            "extra_index_urls": {"type": "list", "elements": "str", "default": []},
+            "find_links": {"type": "list", "elements": "str", "default": []},
+            "no_index": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    path = module.params["path"]
+    if not os.path.isabs(path):
+        module.fail_json(msg=f"path is {path!r}, wanted an absolute path")
+    if module.params["no_index"] and not module.params["find_links"]:
+        module.fail_json(msg="no_index needs find_links: there is nowhere to take packages from")
+    python = os.path.join(path, "bin", "python")
+    now = state(module, python)
+    before, missing = now or ({}, list(module.params["packages"]))
+    changed = now is None or bool(missing)
+    after = before
+    if changed and not module.check_mode:
+        if now is None:
+            make(module, path)
+        install(module, python)
+        then = state(module, python)
+        if then is None or then[1]:
+            module.fail_json(msg=f"{socket.gethostname()}: after the installation {path} still lacks {', '.join(then[1] if then else missing)}")
+        after = then[0]
+    lines = [f"{name} {version}\n" for name, version in sorted(before.items())]
+    wanted = lines + [f"{text} (to be installed)\n" for text in missing] if module.check_mode else []
+    module.exit_json(
+        changed=changed,
+        python=python,
+        versions=after,
+        can_make=module.run_command([module.params["python"], "-I", "-c", "import ensurepip, venv"])[0] == 0,
+        missing=missing,
+        diff={
+            "before_header": path,
+            "after_header": path,
+            "before": "".join(lines),
+            "after": "".join(wanted or [f"{name} {version}\n" for name, version in sorted(after.items())]),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

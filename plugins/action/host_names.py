@@ -11,7 +11,7 @@ from typing import Any, Dict, Optional
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import check_members
-from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import members
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import read_members
 
 
 class ActionModule(ActionBase):
@@ -20,11 +20,11 @@ class ActionModule(ActionBase):
     def run(self, tmp: Optional[str] = None, task_vars: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
         super().run(tmp, task_vars)
         task_vars = task_vars or {}
-        hosts = members(task_vars)
+        hosts = read_members(task_vars, self._templar)
         problems = check_members(hosts)
         if problems:
             raise AnsibleActionFail("Nothing was changed. " + "; ".join(problems))
-        mine = next((host for host in hosts if host["inventory_name"] == task_vars["inventory_hostname"]), None)
+        mine = next((host for host in hosts if host["host"] == task_vars["inventory_hostname"]), None)
         if mine is None:
             group = task_vars.get("torchfleet_group") or "train"
             raise AnsibleActionFail(f"{task_vars['inventory_hostname']} is not in the group {group!r} (torchfleet_group)")

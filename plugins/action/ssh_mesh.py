@@ -10,7 +10,7 @@ from typing import Any, Dict, Optional
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import members
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import read_members
 
 IDENTITY = "__ssh_trust_identity"
 # Stands for a key that is made only in a real run, so that check mode can show the change.
@@ -24,18 +24,18 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         task_vars = task_vars or {}
         peers, absent = [], []
-        for host in members(task_vars):
-            identity = task_vars["hostvars"][host["inventory_name"]].get(IDENTITY)
+        for host in read_members(task_vars, self._templar):
+            identity = task_vars["hostvars"][host["host"]].get(IDENTITY)
             if not identity or "host_keys" not in identity:
-                absent.append(host["inventory_name"])
+                absent.append(host["host"])
                 continue
             peers.append(
                 {
                     "name": host["name"],
                     "aliases": host["aliases"],
                     "address": host["address"],
-                    "port": host["ssh_port"],
-                    "user": host["ssh_user"],
+                    "port": host["ssh_port"] or 22,
+                    "user": host["ssh_user"] or "root",
                     "public_key": identity["public_key"] or PENDING,
                     "host_keys": identity["host_keys"],
                     "addresses": identity["addresses"],

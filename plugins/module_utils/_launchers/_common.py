@@ -11,7 +11,8 @@ from typing import Dict, Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import Cluster, Job, Node
 
-RANK_SHIM = "rank.py"  # see _node_scripts/rank.py
+RANK_SHIM = "rank.py"  # plugins/plugin_utils/node/rank.py
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def rank_command(node: Node, job: Job) -> Tuple[str, ...]:
@@ -29,6 +30,7 @@ def base_env(cluster: Cluster, node: Node, job: Job) -> Dict[str, str]:
         "TORCHFLEET_NODE": node.name,
         "TORCHFLEET_RUN_DIR": job.run_dir,
         "TORCHFLEET_OUTPUT_DIR": f"{job.run_dir}/output",
+        "PATH": f"{node.python.rpartition('/')[0]}:{SYSTEM_PATH}",
         "PYTHONUNBUFFERED": "1",
     }
     if node.interface:

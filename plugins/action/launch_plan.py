@@ -1,0 +1,216 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Make the LaunchPlan of a run from inventory, preflight and job, and show it."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional
+
+from ansible import context
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import (
+    Cluster,
+    ClusterError,
+    Job,
+    LaunchPlan,
+    to_dict,
+)
+from ansible_collections.torchfleet.cluster.plugins.module_utils._launchers import plan as make_plan
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _runs
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import cluster_from_task_vars, members
+
+PREFLIGHT = "__launch_preflight"
+
+
+def with_interfaces(cluster: Cluster, reports: Mapping[str, Mapping[str, Any]]) -> Cluster:
+    """The cluster with the interface that each node was seen to carry its address on, where none was chosen."""
+    nodes = [
+        dataclasses.replace(node, interface=node.interface or reports.get(node.name, {}).get("interface"))
+        for node in cluster.nodes
+    ]
+    return dataclasses.replace(cluster, nodes=tuple(nodes))
+
+
+def as_text(plan: LaunchPlan, secret: tuple[str, ...]) -> str:
+    """The plan for people: per node the directory, the environment and the command, fit to be pasted into a shell."""
+    lines = [f"run {plan.run_id}: {plan.launcher}, world size {plan.world_size}, master {plan.master_address}:{plan.master_port}"]
+    for node in plan.nodes:
+        lines += [f"{node.node} (node rank {node.node_rank})", f"  cd {shlex.quote(node.cwd)}"]
+        lines += [f"  {name}={shlex.quote(value)}" for name, value in sorted(_runs.masked(node.env, secret).items())]
+        lines.append(f"  {shlex.join(node.argv)}" if node.argv else "  (started by the head)")
+    lines += [f"because {reason}" for reason in plan.reasons]
+    return "\n".join(lines) + "\n"
+
+
+def script_in(workdir: Path, script: str) -> str:
+    """The script's path below the working directory. Raises ClusterError where it is not there."""
+    path = Path(script)
+    full = path if path.is_absolute() else workdir / path
+    if not full.is_file():
+        here = Path.cwd() / path
+        full = here if here.is_file() else full
+    if not full.is_file():
+        raise ClusterError([f"launch_script is {script!r}: there is no file {full} on this controller"])
+    try:
+        return str(full.resolve().relative_to(workdir.resolve()))
+    except ValueError:
+        raise ClusterError(
+            [f"launch_script {full} lies outside launch_workdir {workdir}: set launch_workdir to a folder that holds it"]
+        ) from None
+
+
+class ActionModule(ActionBase):
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp: Optional[str] = None, task_vars: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+        super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        args = self._task.args
+        cluster = cluster_from_task_vars(task_vars, self._templar)
+        reports = self._reports(task_vars, cluster)
+        problems = [f"{name}: {problem}" for name, report in reports.items() for problem in report.get("problems", ())]
+        problems += self._sameness(reports)
+        forks = context.CLIARGS.get("forks") or 5
+        if forks < len(cluster.nodes):
+            problems.append(
+                f"all {len(cluster.nodes)} nodes are followed at once, but Ansible runs {forks} forks: add "
+                f"--forks {len(cluster.nodes)} to the command, or set forks in ansible.cfg"
+            )
+        try:
+            job, local_workdir = self._job(args, cluster)
+            plan = make_plan(with_interfaces(cluster, reports), job)
+        except ClusterError as error:
+            problems += error.problems
+            plan = None
+        if plan is not None and self._task.diff:
+            self._display.display(as_text(plan, job.secret_env))
+        if problems:
+            raise AnsibleActionFail("Nothing was started. " + "; ".join(problems))
+        assert plan is not None
+
+        folder = Path(str(args["runs_dir"])).expanduser() / job.run_id
+        result: Dict[str, Any] = {
+            "changed": True,
+            "run_id": job.run_id,
+            "run_dir": job.run_dir,
+            "folder": str(folder),
+            "local_workdir": str(local_workdir),
+            "remote_workdir": job.workdir,
+            "stop_grace": job.stop_grace,
+            "time_limit": job.time_limit,
+            "nodes": {},
+        }
+        host_of = {host["name"]: host["host"] for host in members(task_vars, self._templar)}
+        for node in plan.nodes:
+            result["nodes"][host_of[node.node]] = {
+                "node": node.node,
+                "argv": list(node.argv),
+                "env": dict(node.env),
+                "cwd": node.cwd,
+                "files": dict(node.files),
+            }
+        if not self._task.check_mode:
+            if folder.exists():
+                raise AnsibleActionFail(f"{folder} exists already: choose another launch_run_id, or leave it unset")
+            for node in plan.nodes:
+                (folder / node.node).mkdir(parents=True)
+            shown = to_dict(plan)
+            for entry in shown["nodes"]:
+                entry["env"] = _runs.masked(entry["env"], job.secret_env)
+                entry["files"] = sorted(entry["files"])
+            _runs.write_json(
+                folder / _runs.MANIFEST,
+                {
+                    "schema": 1,
+                    "run_id": job.run_id,
+                    "state": "planned",
+                    "job": {**to_dict(job), "env": _runs.masked(job.env, job.secret_env), "local_workdir": str(local_workdir)},
+                    "plan": shown,
+                    "versions": {name: report.get("versions", {}) for name, report in reports.items()},
+                    "times": {"planned": time.time()},
+                },
+            )
+            self._header(plan, folder, reports)
+        return result
+
+    def _reports(self, task_vars: Mapping[str, Any], cluster: Cluster) -> Dict[str, Mapping[str, Any]]:
+        """What the preflight of each node said, by the node's name."""
+        reports: Dict[str, Mapping[str, Any]] = {}
+        for host in members(task_vars, self._templar):
+            report = task_vars["hostvars"][host["host"]].get(PREFLIGHT) or {}
+            if report.get("unreachable"):
+                report = {"problems": [f"cannot be reached: {str(report.get('msg', '')).strip()}"]}
+            elif "problems" not in report:
+                report = {"problems": ["was not looked at: a run takes every node of the group, so run without --limit"]}
+            reports[host["name"]] = report
+        return reports
+
+    @staticmethod
+    def _sameness(reports: Mapping[str, Mapping[str, Any]]) -> List[str]:
+        """Versions that differ between nodes: ranks with different torch hang or fail in the first collective."""
+        problems = []
+        for package in ("torch", "python"):
+            found: Dict[str, List[str]] = {}
+            for name, report in reports.items():
+                version = str((report.get("versions") or {}).get(package, ""))
+                if version:
+                    key = ".".join(version.split(".")[:2]) if package == "python" else version
+                    found.setdefault(key, []).append(name)
+            if len(found) > 1:
+                odd = "; ".join(f"{version} on {', '.join(names)}" for version, names in sorted(found.items()))
+                problems.append(f"{package} differs between the nodes ({odd}): run provision.yml")
+        return problems
+
+    def _job(self, args: Mapping[str, Any], cluster: Cluster) -> tuple[Job, Path]:
+        script, module = args.get("script"), args.get("module")
+        workdir = args.get("workdir")
+        if script and not workdir:
+            path = Path(str(script)).expanduser()
+            local_workdir = (path if path.is_absolute() else Path.cwd() / path).parent
+        else:
+            local_workdir = Path(str(workdir or ".")).expanduser()
+        local_workdir = local_workdir.absolute()
+        if not local_workdir.is_dir():
+            raise ClusterError([f"launch_workdir is {str(workdir or script)!r}: there is no folder {local_workdir} on this controller"])
+        name = Path(str(script)).stem if script else str(module or "run").rpartition(".")[2]
+        run_id = str(args.get("run_id") or f"{''.join(c if c.isalnum() else '-' for c in name)}-{time.strftime('%Y%m%d-%H%M%S')}")
+        secret = {str(key): str(value) for key, value in (args.get("secret_env") or {}).items()}
+        env = {str(key): str(value) for key, value in (args.get("env") or {}).items()}
+        job = Job(
+            run_id=run_id,
+            run_dir=f"{args['remote_root']}/runs/{run_id}",
+            workdir=f"{args['remote_root']}/work/{local_workdir.name}",
+            script=script_in(local_workdir, str(script)) if script else None,
+            module=str(module) if module else None,
+            args=tuple(str(arg) for arg in args.get("args") or ()),
+            env={**env, **secret},
+            secret_env=tuple(secret),
+            launcher=str(args.get("launcher") or "torchrun"),
+            time_limit=float(args.get("time_limit") or 0),
+            stop_grace=float(args.get("stop_grace") or 0),
+        )
+        return job, local_workdir
+
+    def _header(self, plan: LaunchPlan, folder: Path, reports: Mapping[str, Mapping[str, Any]]) -> None:
+        slots: Dict[str, int] = {}
+        for rank in plan.ranks:
+            slots[rank.node] = slots.get(rank.node, 0) + 1
+        torch = next((report["versions"].get("torch") for report in reports.values() if report.get("versions")), "?")
+        self._display.display(
+            f"Run {plan.run_id}: {plan.launcher} on {len(plan.nodes)} nodes, world size {plan.world_size} "
+            f"({', '.join(f'{name} x{count}' for name, count in slots.items())}), torch {torch}\n"
+            f"Network: {plan.transport}, master {plan.master_address}:{plan.master_port}, interfaces "
+            f"{', '.join(node.env.get('GLOO_SOCKET_IFNAME', '?') + ' on ' + node.node for node in plan.nodes)}\n"
+            f"Logs: {folder}",
+            color="cyan",
+        )
+
+

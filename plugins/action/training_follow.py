@@ -1,0 +1,213 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Follow one node of a run to its end: live lines, logs, and the end of the whole run when something fails.
+
+Ansible runs one of these per node at the same time. Each polls its node over the task's own connection; the first that
+sees a failure orders the end, and the others carry it out on their nodes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+import signal
+import threading
+import time
+import zlib
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _outcome
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _runs
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import members
+
+WAIT = 1.0  # seconds that a node holds a poll back when there is nothing new: bounds how late a stop order is seen
+ANSWER = 15.0  # seconds for one poll's answer, beyond WAIT; a cut link shows nothing at all
+COLOURS = ("bright blue", "bright green", "bright cyan", "bright yellow", "bright magenta", "bright purple")
+
+T = TypeVar("T")
+
+
+class NodeLost(Exception):
+    """The node no longer answers."""
+
+
+def within(seconds: float, call: Callable[[], T]) -> T:
+    """The call's result, or NodeLost: a connection whose link is cut would block for minutes."""
+    box: Dict[str, Any] = {}
+
+    def work() -> None:
+        try:
+            box["result"] = call()
+        except Exception as error:
+            box["error"] = error
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if "result" in box:
+        return box["result"]
+    raise NodeLost(str(box.get("error") or f"no answer in {seconds:.0f} s"))
+
+
+class LineSink:
+    """A log on the controller, and its lines on the terminal. States of progress bars go to the file alone."""
+
+    def __init__(self, path: Path, label: str, show: Callable[[str], None]) -> None:
+        self.stream = path.open("ab", buffering=0)
+        self.label = label
+        self.show = show
+        self.rest = b""
+
+    def feed(self, data: bytes) -> None:
+        self.stream.write(data)
+        self.rest += data
+        *lines, self.rest = self.rest.split(b"\n")
+        for line in lines:
+            text = line.rpartition(b"\r")[2].decode(errors="replace").rstrip()
+            if text:
+                self.show(f"{self.label} | {text}")
+
+    def close(self) -> None:
+        if self.rest:
+            self.feed(b"\n")
+        self.stream.close()
+
+
+class ActionModule(ActionBase):
+    _requires_connection = True
+    _supports_check_mode = False
+
+    def run(self, tmp: Optional[str] = None, task_vars: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+        super().run(tmp, task_vars)
+        self._vars = task_vars or {}
+        launch: Mapping[str, Any] = self._task.args["launch"]
+        host = str(self._vars["inventory_hostname"])
+        self._launch = launch
+        self._node = str(launch["nodes"][host]["node"])
+        self._folder = Path(str(launch["folder"]))
+        self._sinks: Dict[str, LineSink] = {}
+        self._offset = 0.0
+        rank = list(launch["nodes"]).index(host)
+        self._colour = COLOURS[rank % len(COLOURS)]
+
+        started = self._vars.get("__launch_start") or {}
+        if started.get("failed") or started.get("unreachable") or "unit" not in started:
+            words = str(started.get("msg") or "no answer").strip()
+            _runs.order_stop(self._folder, f"{self._node} did not start its part")
+            return self._result("not_started", {}, f"{self._node}: its part of the run was not started: {words}")
+        self._check_peers(host)
+        previous = [signal.signal(number, self._interrupted) for number in (signal.SIGINT, signal.SIGTERM)]
+        try:
+            return self._follow()
+        finally:
+            for number, handler in zip((signal.SIGINT, signal.SIGTERM), previous):
+                signal.signal(number, handler)
+            for sink in self._sinks.values():
+                sink.close()
+
+    def _check_peers(self, host: str) -> None:
+        """A peer that failed or vanished before the start has no follower to say so."""
+        for peer in members(self._vars, self._templar):
+            if peer["host"] == host or peer["host"] not in self._launch["nodes"]:
+                continue
+            report = self._vars["hostvars"][peer["host"]].get("__launch_start") or {}
+            if report.get("failed") or report.get("unreachable") or "unit" not in report:
+                _runs.order_stop(self._folder, f"{peer['name']} did not start its part")
+
+    def _interrupted(self, number: int, _frame: Any) -> None:
+        _runs.order_stop(self._folder, f"ended by {signal.Signals(number).name} on the controller")
+
+    def _follow(self) -> Dict[str, Any]:
+        state: Dict[str, Any] = {}
+        answer: Dict[str, Any] = {}
+        stopped = False
+        while True:
+            try:
+                answer = within(WAIT + ANSWER, lambda state=state: self._poll(state))
+            except (NodeLost, AnsibleConnectionFailure) as error:
+                problem = f"{self._node} no longer answers: {str(error).strip()[:200]}"
+                _runs.order_stop(self._folder, problem)
+                return self._result("unreachable", answer, problem)
+            state = answer["state"]
+            self._take(answer)
+            failure = self._failure(answer)
+            if failure:
+                _runs.order_stop(self._folder, failure)
+            if answer["status"] in ("exited", "lost") and not answer["more"]:
+                break
+            if not stopped and _runs.stop_reason(self._folder):
+                stopped = True
+                self._stop()
+        left = self._stop()
+        problem = f"{self._node}: the run's supervisor was killed" if answer["status"] == "lost" else ""
+        return self._result(answer["status"], answer, problem or left)
+
+    def _poll(self, state: Mapping[str, Any]) -> Dict[str, Any]:
+        packed = base64.b64encode(json.dumps(state).encode()).decode()
+        run_dir = str(self._launch["run_dir"])
+        python = str(self._task.args["python"])
+        command = shlex.join([python, "-I", f"{run_dir}/agent.py", "follow", run_dir, packed, str(WAIT)])
+        asked = time.time()
+        done = self._low_level_execute_command(command)
+        if done["rc"] != 0:
+            raise AnsibleError(f"the run's folder cannot be read: {done['stderr'].strip()[-300:]}")
+        answer: Dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(done["stdout"].strip().split()[-1])))
+        # Good to half a poll; enough to tell the first failure from its echoes, which take longer.
+        self._offset = answer["now"] - min(time.time(), asked + WAIT)
+        return answer
+
+    def _take(self, answer: Mapping[str, Any]) -> None:
+        for name, data in answer["chunks"].items():
+            sink = self._sinks.get(name)
+            if sink is None:
+                stem = name[: -len(".log")]
+                label = f"{self._node}:{stem[len('rank-') :]}" if stem.startswith("rank-") else f"{self._node}:{stem}"
+                sink = LineSink(self._folder / self._node / name, label, self._show)
+                self._sinks[name] = sink
+            sink.feed(base64.b64decode(data))
+
+    def _show(self, line: str) -> None:
+        self._display.display(line, color=self._colour)
+
+    def _failure(self, answer: Mapping[str, Any]) -> str:
+        """Why the run has to end, from what this node alone shows."""
+        end = _outcome.node_end(self._node, answer, self._offset)
+        failed = [rank for rank in end.ranks if rank.failed]
+        if failed:
+            return f"rank {failed[0].rank} on {self._node} failed ({_outcome.how(failed[0].code, failed[0].signal)})"
+        if end.status == "lost":
+            return f"{self._node}: the run's supervisor was killed"
+        if end.status == "exited" and (end.code or end.signal is not None):
+            return f"the launcher on {self._node} failed ({_outcome.how(end.code, end.signal)})"
+        return ""
+
+    def _stop(self) -> str:
+        """End the run on this node, and say what could not be ended."""
+        args = {
+            "state": "stopped",
+            "run_id": self._launch["run_id"],
+            "run_dir": self._launch["run_dir"],
+            "python": self._task.args["python"],
+            "stop_grace": self._launch["stop_grace"],
+        }
+        try:
+            done = within(
+                float(self._launch["stop_grace"]) + 30,
+                lambda: self._execute_module("torchfleet.cluster.training_run", module_args=args, task_vars=self._vars),
+            )
+        except (NodeLost, AnsibleConnectionFailure) as error:
+            return f"{self._node} could not be told to end: {error}"
+        return str(done.get("msg", "")) if done.get("failed") else ""
+
+    def _result(self, status: str, answer: Mapping[str, Any], problem: str) -> Dict[str, Any]:
+        logs: List[str] = sorted(str(self._folder / self._node / name) for name in self._sinks)
+        answer = {**answer, "status": status}
+        for bulky in ("chunks", "state", "more"):
+            answer.pop(bulky, None)
+        return {"changed": True, "node": self._node, "answer": answer, "problem": problem, "offset": self._offset, "logs": logs}

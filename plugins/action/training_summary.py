@@ -1,0 +1,97 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Judge a finished run over all its nodes, complete the manifest, tell people, and pass the run's status on."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _outcome
+from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import LaunchPlan, NodePlan, Rank, to_dict
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _runs
+
+
+def plan_of(manifest: Mapping[str, Any]) -> LaunchPlan:
+    """The plan as the manifest has it: what the run is judged against."""
+    plan = manifest["plan"]
+    return LaunchPlan(
+        run_id=plan["run_id"],
+        launcher=plan["launcher"],
+        world_size=plan["world_size"],
+        master_address=plan["master_address"],
+        master_port=plan["master_port"],
+        transport=plan["transport"],
+        nodes=tuple(
+            NodePlan(node["node"], node["node_rank"], tuple(node["argv"]), node["env"], node["cwd"]) for node in plan["nodes"]
+        ),
+        ranks=tuple(Rank(**rank) for rank in plan["ranks"]),
+    )
+
+
+class ActionModule(ActionBase):
+    _requires_connection = False
+    _supports_check_mode = False
+
+    def run(self, tmp: Optional[str] = None, task_vars: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+        super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        launch: Mapping[str, Any] = self._task.args["launch"]
+        folder = Path(str(launch["folder"]))
+        manifest = _runs.read_manifest(folder)
+        plan = plan_of(manifest)
+        ends = [self._node_end(str(node["node"]), task_vars["hostvars"][host]) for host, node in launch["nodes"].items()]
+        stop_reason = _runs.stop_reason(folder)
+        (folder / _runs.STOP).unlink(missing_ok=True)
+        outcome = _outcome.judge(plan, ends, stop_reason)
+
+        starts = [rank.started for end in ends for rank in end.ranks if rank.started]
+        now = time.time()
+        times = {**manifest["times"], "ended": now}
+        if starts:
+            times["first_rank"] = min(starts)
+        _runs.update_manifest(
+            folder,
+            state="succeeded" if outcome.ok else "failed",
+            outcome=dataclasses.asdict(outcome),
+            nodes=[to_dict(end) for end in ends],
+            times=times,
+        )
+        self._report(plan, ends, outcome, folder, now - manifest["times"]["planned"])
+        result = {"changed": False, "ok": outcome.ok, "sentence": outcome.sentence, "folder": str(folder)}
+        if not outcome.ok:
+            result.update(failed=True, msg=f"The run failed: {outcome.sentence}. Logs: {folder}")
+        return result
+
+    @staticmethod
+    def _node_end(node: str, hostvars: Mapping[str, Any]) -> _outcome.NodeEnd:
+        follow = hostvars.get("__launch_follow") or {}
+        if "answer" not in follow:
+            words = str(follow.get("msg") or "it was not followed to its end").strip()
+            return _outcome.NodeEnd(node, "unreachable", problem=f"{node}: {words}")
+        end = _outcome.node_end(node, follow["answer"], float(follow["offset"]))
+        return dataclasses.replace(end, problem=str(follow.get("problem") or end.problem))
+
+    def _report(
+        self, plan: LaunchPlan, ends: List[_outcome.NodeEnd], outcome: _outcome.Outcome, folder: Path, seconds: float
+    ) -> None:
+        colour = "green" if outcome.ok else "red"
+        lines = [f"Run {plan.run_id} {'succeeded' if outcome.ok else 'failed'} after {seconds:.0f} s: {outcome.sentence}"]
+        lines += [f"  {problem}" for problem in outcome.problems if problem != outcome.sentence]
+        for end in ends:
+            ranks = ", ".join(
+                f"{rank.rank}: {_outcome.how(rank.code, rank.signal) if rank.finished else 'no end seen'}" for rank in end.ranks
+            )
+            lines.append(f"  {end.node}: launcher {_outcome.how(end.code, end.signal) if end.status == 'exited' else end.status}"
+                         f"{'; rank ' + ranks if ranks else ''}")  # fmt: skip
+        if outcome.first is not None:
+            log = folder / outcome.first.node / f"rank-{outcome.first.rank}.log"
+            lines.append(f"  The last lines of {log}:")
+            lines += [f"    {line}" for line in _runs.last_lines(log)]
+        lines.append(f"  Logs and manifest: {folder}")
+        self._display.display("\n".join(lines), color=colour)

@@ -1,0 +1,173 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private: for use inside this collection only; it may change without notice.
+"""How a run ended, judged from what every node reported: the launcher's word alone is not trusted."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
+
+from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import LaunchPlan
+
+DEAD = ("unreachable", "lost", "not_started")
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """One rank as it really ran. Times are seconds since the epoch on the controller's clock; None: not yet or never."""
+
+    rank: Optional[int]
+    node: str
+    world_size: Optional[int]
+    code: Optional[int] = None
+    signal: Optional[int] = None
+    started: Optional[float] = None
+    ended: Optional[float] = None
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.code) or self.signal is not None
+
+    @property
+    def finished(self) -> bool:
+        return self.code is not None or self.signal is not None
+
+
+@dataclass(frozen=True)
+class NodeEnd:
+    """One node's launcher. `status` is exited, lost (its agent is gone), unreachable, not_started or running."""
+
+    node: str
+    status: str
+    code: Optional[int] = None
+    signal: Optional[int] = None
+    stopped: bool = False
+    timed_out: bool = False
+    problem: str = ""
+    started: Optional[float] = None
+    ended: Optional[float] = None
+    ranks: Tuple[RankEnd, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`sentence` says in one line how the run ended; `first` is the rank that failed first, if one did."""
+
+    ok: bool
+    sentence: str
+    first: Optional[RankEnd] = None
+    problems: Tuple[str, ...] = field(default_factory=tuple)
+
+
+def how(code: Optional[int], number: Optional[int]) -> str:
+    """An end in words: `exit status 17`, `killed by SIGKILL`."""
+    if number is not None:
+        try:
+            return f"killed by {signal.Signals(number).name}"
+        except ValueError:
+            return f"killed by signal {number}"
+    return f"exit status {code}"
+
+
+def node_end(node: str, answer: Mapping[str, Any], clock_offset: float) -> NodeEnd:
+    """From a node's last answer (`agent.py follow`) to its NodeEnd. `clock_offset` is the node's clock minus ours."""
+
+    def ours(stamp: Optional[float]) -> Optional[float]:
+        return None if stamp is None else stamp - clock_offset
+
+    ranks = []
+    for record in (answer.get("ranks") or {}).values():
+        end = record.get("exit") or {}
+        ranks.append(
+            RankEnd(
+                rank=record.get("rank"),
+                node=node,
+                world_size=record.get("world_size"),
+                code=end.get("code"),
+                signal=end.get("signal"),
+                started=ours(record.get("started")),
+                ended=ours(end.get("ended")),
+            )
+        )
+    end = answer.get("exit") or {}
+    return NodeEnd(
+        node=node,
+        status=str(answer.get("status")),
+        code=end.get("code"),
+        signal=end.get("signal"),
+        stopped=bool(end.get("stopped")),
+        timed_out=bool(end.get("timed_out")),
+        problem=str(end.get("error") or ""),
+        started=ours(end.get("started")),
+        ended=ours(end.get("ended")),
+        ranks=tuple(sorted(ranks, key=lambda rank: (rank.rank is None, rank.rank or 0))),
+    )
+
+
+def world_problems(plan: LaunchPlan, ranks: Sequence[RankEnd]) -> List[str]:
+    """Where the world that came up is not the one that was planned."""
+    problems = []
+    planned = {rank.rank: rank.node for rank in plan.ranks}
+    seen = {}
+    for rank in ranks:
+        if rank.world_size is not None and rank.world_size != plan.world_size:
+            problems.append(
+                f"{rank.node}: rank {rank.rank} came up in a world of {rank.world_size}, planned was {plan.world_size}: "
+                "the launcher started separate copies"
+            )
+        if rank.rank is None or rank.rank not in planned:
+            problems.append(f"{rank.node}: rank {rank.rank} came up, which was not planned")
+        elif rank.rank in seen:
+            problems.append(f"rank {rank.rank} came up twice: on {seen[rank.rank]} and on {rank.node}")
+        elif planned[rank.rank] != rank.node:
+            problems.append(f"rank {rank.rank} came up on {rank.node}, planned was {planned[rank.rank]}")
+        seen.setdefault(rank.rank, rank.node)
+    return problems
+
+
+def judge(plan: LaunchPlan, nodes: Sequence[NodeEnd], stop_reason: str = "") -> Outcome:
+    """The verdict over all nodes. `stop_reason` is why the supervisor ended the run, where it did."""
+    ranks = [rank for node in nodes for rank in node.ranks]
+    failed = sorted((rank for rank in ranks if rank.failed), key=lambda rank: rank.ended or float("inf"))
+    world = world_problems(plan, ranks)
+    reported = {node.node for node in nodes}
+    problems = [f"{node.node}: no report" for node in plan.nodes if node.argv and node.node not in reported]
+    for node in nodes:
+        if node.status in DEAD:
+            problems.append(node.problem or f"{node.node}: {node.status}")
+        elif node.timed_out:
+            problems.append(f"{node.node}: ended by the time limit (launch_time_limit)")
+        elif node.problem:
+            problems.append(f"{node.node}: {node.problem}")
+
+    if world:
+        return Outcome(False, world[0], failed[0] if failed else None, tuple(world + problems))
+    timed_out = [node for node in nodes if node.timed_out]
+    if timed_out:
+        return Outcome(False, "the run was ended by its time limit (launch_time_limit)", None, tuple(problems))
+    if any(node.status in DEAD for node in nodes):
+        # What ranks elsewhere then report is the echo of a lost peer.
+        return Outcome(False, problems[0], failed[0] if failed else None, tuple(problems))
+    ended_by_us = stop_reason and not problems
+    if failed and not (ended_by_us and all(rank.signal == signal.SIGTERM for rank in failed)):
+        first = failed[0]
+        sentence = f"rank {first.rank} on {first.node} failed first: {how(first.code, first.signal)}"
+        return Outcome(False, sentence, first, tuple(problems))
+    if problems:
+        return Outcome(False, problems[0], None, tuple(problems))
+    if stop_reason:
+        return Outcome(False, stop_reason, None, ())
+    for node in nodes:
+        if node.code or node.signal is not None:
+            sentence = f"the launcher on {node.node} failed ({how(node.code, node.signal)}) although no rank did"
+            return Outcome(False, sentence, None, (sentence,))
+    missing = sorted({rank.rank for rank in plan.ranks} - {rank.rank for rank in ranks if rank.finished})
+    if missing:
+        names = ", ".join(str(rank) for rank in missing)
+        sentence = f"the launcher reported success, but rank {names} never ran to its end"
+        return Outcome(False, sentence, None, (sentence,))
+    return Outcome(True, f"all {plan.world_size} ranks ended with exit status 0")

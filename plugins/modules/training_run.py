@@ -1,0 +1,256 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: training_run
+short_description: Start or end this node's part of a training run
+version_added: 0.1.0
+description:
+  - Starts what the LaunchPlan has for this node as one transient systemd unit, C(torchfleet-<run_id>), so that the whole
+    process tree ends with it. On a node without systemd it is a detached process that is found again by its run id.
+  - Ends it gracefully first, then by force, and proves that no process of the run is left.
+options:
+  state:
+    description: Whether the run is to be running here.
+    type: str
+    choices: [started, stopped]
+    default: started
+  run_id:
+    description: The run.
+    type: str
+    required: true
+  run_dir:
+    description: The run's folder on the node.
+    type: path
+    required: true
+  user:
+    description: The training user; the run's folder is readable by this user only.
+    type: str
+    default: root
+  python:
+    description: The interpreter that runs the supervisor on the node (any Python from 3.8 on).
+    type: path
+    default: /usr/bin/python3
+  plan:
+    description: This node's part of the plan (C(argv), C(env), C(cwd), C(files), C(time_limit), C(stop_grace)).
+    type: dict
+    default: {}
+  scripts:
+    description: The supervisor's files by name. Filled in on the controller.
+    type: dict
+    default: {}
+  stop_grace:
+    description: Seconds between the polite signal and the forced one.
+    type: float
+    default: 10
+attributes:
+  check_mode:
+    support: full
+    description: Nothing is started or ended.
+  diff_mode:
+    support: none
+    description: The plan is shown before, by M(torchfleet.cluster.launch_plan).
+  action:
+    support: full
+    description: Adds the supervisor's files.
+author:
+  - The torchfleet authors (@torchfleet)
+"""
+
+EXAMPLES = r"""
+- name: End a run on this node
+  torchfleet.cluster.training_run:
+    state: stopped
+    run_id: digits-20261121-101500
+    run_dir: /var/lib/torchfleet/runs/digits-20261121-101500
+"""
+
+RETURN = r"""
+unit:
+  description: The systemd unit; empty where the node has no systemd.
+  returned: success
+  type: str
+  sample: torchfleet-digits-20261121-101500.service
+left:
+  description: Process ids of the run that could not be ended.
+  returned: when state is stopped
+  type: list
+  elements: int
+  sample: []
+"""
+
+import json
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+# Bit 24 of a capability set, linux/capability.h.
+CAP_SYS_RESOURCE = 1 << 24
+
+
+def has_systemd() -> bool:
+    return os.path.isdir("/run/systemd/system")
+
+
+def unit_name(run_id: str) -> str:
+    return f"torchfleet-{run_id}.service"
+
+
+def sweep(module: AnsibleModule, number: int) -> list[int]:
+    params = module.params
+    agent = os.path.join(params["run_dir"], "agent.py")
+    if not os.path.exists(agent):
+        return []
+    code, out, err = module.run_command([params["python"], "-I", agent, "sweep", params["run_dir"], str(number)])
+    if code:
+        module.fail_json(msg=f"{socket.gethostname()}: processes of {params['run_id']} cannot be looked for: {err.strip()[-300:]}")
+    return list(json.loads(out))
+
+
+def write_owned(path: str, text: str, account: pwd.struct_passwd, mode: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
+        os.fchmod(stream.fileno(), mode)
+        os.fchown(stream.fileno(), account.pw_uid, account.pw_gid)
+        stream.write(text)
+
+
+def prepare(module: AnsibleModule, account: pwd.struct_passwd) -> None:
+    """The run's folder: private, because environments hold secrets and logs may."""
+    run_dir = module.params["run_dir"]
+    os.makedirs(os.path.dirname(run_dir), mode=0o755, exist_ok=True)
+    for folder in ("", "logs", "ranks", "output"):
+        path = os.path.join(run_dir, folder)
+        os.makedirs(path, exist_ok=True)
+        os.chmod(path, 0o700)
+        os.chown(path, account.pw_uid, account.pw_gid)
+    for name, text in module.params["scripts"].items():
+        write_owned(os.path.join(run_dir, name), text, account, 0o600)
+    plan = dict(module.params["plan"])
+    for path, text in (plan.pop("files", None) or {}).items():
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        write_owned(path, text, account, 0o600)
+    env = {"HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name, "LANG": "C.UTF-8", **plan["env"]}
+    write_owned(os.path.join(run_dir, "plan.json"), json.dumps({**plan, "env": env}), account, 0o600)
+
+
+def memlock_can_be_raised() -> bool:
+    """Whether this machine lets systemd raise the limit: a container often does not, and the unit would not start."""
+    try:
+        with open("/proc/1/status", encoding="utf-8") as stream:
+            for line in stream:
+                if line.startswith("CapEff:"):
+                    return bool(int(line.split()[1], 16) & CAP_SYS_RESOURCE)
+    except OSError:
+        pass
+    return False
+
+
+def start(module: AnsibleModule) -> None:
+    params = module.params
+    run_dir, run_id = params["run_dir"], params["run_id"]
+    account = pwd.getpwnam(params["user"])
+    if os.path.exists(os.path.join(run_dir, "plan.json")):
+        module.fail_json(msg=f"{socket.gethostname()}: a run {run_id} is there already: choose another launch_run_id")
+    if module.check_mode:
+        module.exit_json(changed=True, unit=unit_name(run_id) if has_systemd() else "")
+    prepare(module, account)
+    command = [params["python"], "-I", os.path.join(run_dir, "agent.py"), "run", run_dir]
+    if has_systemd():
+        properties = [
+            "Type=exec",
+            f"User={account.pw_name}",
+            "WorkingDirectory=/",
+            "KillMode=mixed",  # the agent passes the polite signal on; what then remains is killed
+            f"TimeoutStopSec={params['stop_grace']}",
+            "OOMPolicy=continue",  # the rank that was killed is to be named, not the unit
+            "TasksMax=infinity",
+        ]
+        if memlock_can_be_raised():
+            properties.append("LimitMEMLOCK=infinity")
+        args = [module.get_bin_path("systemd-run", True), f"--unit={unit_name(run_id)}", "--collect", "--quiet"]
+        args += [f"--property={entry}" for entry in properties]
+        args += [f"--setenv=TORCHFLEET_RUN_ID={run_id}", f"--description=torchfleet run {run_id}", "--", *command]
+        code, out, err = module.run_command(args)
+        if code:
+            shutil.rmtree(run_dir, ignore_errors=True)
+            words = (err or out).strip().splitlines()
+            module.fail_json(msg=f"{socket.gethostname()}: systemd does not start the run: {words[-1] if words else code}")
+        module.exit_json(changed=True, unit=unit_name(run_id))
+
+    def become() -> None:
+        os.setgid(account.pw_gid)
+        if os.geteuid() == 0:
+            os.initgroups(account.pw_name, account.pw_gid)
+        os.setuid(account.pw_uid)
+
+    subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={"PATH": os.defpath, "TORCHFLEET_RUN_ID": run_id},
+        cwd="/",
+        start_new_session=True,
+        preexec_fn=become,
+    )
+    module.exit_json(changed=True, unit="")
+
+
+def stop(module: AnsibleModule) -> None:
+    params = module.params
+    systemctl = module.get_bin_path("systemctl") if has_systemd() else None
+    unit = unit_name(params["run_id"])
+    active = bool(systemctl) and module.run_command([systemctl, "is-active", "--quiet", unit])[0] == 0
+    pids = sweep(module, 0)
+    if module.check_mode or not (active or pids):
+        module.exit_json(changed=bool(active or pids), unit=unit if systemctl else "", left=[])
+    if active:
+        module.run_command([systemctl, "stop", unit])
+    # Also what a launcher started over ssh, outside the unit.
+    left = sweep(module, 15)
+    deadline = time.monotonic() + params["stop_grace"]
+    while left and time.monotonic() < deadline:
+        time.sleep(0.1)
+        left = sweep(module, 0)
+    deadline = time.monotonic() + 5
+    while left and time.monotonic() < deadline:
+        left = sweep(module, 9)
+        time.sleep(0.1)
+        left = sweep(module, 0)
+    if left:
+        module.fail_json(msg=f"{socket.gethostname()}: processes {left} of run {params['run_id']} cannot be ended", left=left)
+    module.exit_json(changed=True, unit=unit if systemctl else "", left=[])
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["started", "stopped"], "default": "started"},
+            "run_id": {"type": "str", "required": True},
+            "run_dir": {"type": "path", "required": True},
+            "user": {"type": "str", "default": "root"},
+            "python": {"type": "path", "default": "/usr/bin/python3"},
+            "plan": {"type": "dict", "default": {}, "no_log": True},
+            "scripts": {"type": "dict", "default": {}},
+            "stop_grace": {"type": "float", "default": 10},
+        },
+        supports_check_mode=True,
+    )
+    if module.params["state"] == "started":
+        start(module)
+    stop(module)
+
+
+if __name__ == "__main__":
+    main()

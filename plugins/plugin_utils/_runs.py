@@ -1,0 +1,75 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private: for use inside this collection only; it may change without notice.
+"""The run's folder on the controller: `runs/<run_id>/` with manifest.json and `<node>/<log>` files.
+
+The followers of the nodes are processes of their own. They agree on one thing only, that the run is to end, through a
+file that the first one makes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+MANIFEST = "manifest.json"
+STOP = ".stop"
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Replace the file whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(data, indent=2, default=str) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
+
+
+def update_manifest(folder: Path, **entries: Any) -> dict[str, Any]:
+    manifest = {**read_manifest(folder), **entries}
+    write_json(folder / MANIFEST, manifest)
+    return manifest
+
+
+def order_stop(folder: Path, reason: str) -> None:
+    """End the run everywhere. The first reason stands."""
+    temporary = folder / f"{STOP}.{os.getpid()}"
+    temporary.write_text(reason, encoding="utf-8")
+    try:
+        os.link(temporary, folder / STOP)
+    except FileExistsError:
+        pass
+    finally:
+        temporary.unlink()
+
+
+def stop_reason(folder: Path) -> str:
+    """Why the run is to end; empty where it is not."""
+    try:
+        return (folder / STOP).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def masked(env: Mapping[str, str], secret: Mapping[str, Any] | tuple[str, ...]) -> dict[str, str]:
+    """An environment that may be shown."""
+    return {name: "********" if name in secret else value for name, value in env.items()}
+
+
+def last_lines(path: Path, count: int = 15) -> list[str]:
+    """The end of a log, for a summary."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - 65536))
+            text = stream.read().decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    return [line for line in text.replace("\r", "\n").splitlines() if line.strip()][-count:]

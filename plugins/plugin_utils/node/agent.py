@@ -1,0 +1,210 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What supervises one run on one node, beside the launcher.
+
+`agent.py run RUN_DIR`             the main process of the run's unit: starts the launcher, keeps its output and its end
+`agent.py follow RUN_DIR STATE S`  prints what is new since STATE, at the latest after S seconds
+`agent.py sweep RUN_DIR [SIGNAL]`  finds (and signals) every process of the run on this node, whoever started it
+
+Standard library only, Python 3.8 and later.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+import zlib
+
+CHUNK = 1 << 20  # bytes of log in one answer
+
+
+def write_json(path, data):
+    temporary = "%s.%d" % (path, os.getpid())
+    with open(temporary, "w", encoding="utf-8") as stream:
+        json.dump(data, stream)
+    os.rename(temporary, path)
+
+
+def read_json(path):
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return json.load(stream)
+    except (OSError, ValueError):
+        return None
+
+
+def start_time(pid):
+    """Clock ticks after boot at which the process began: with its pid, that names it for good. None: there is none."""
+    try:
+        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as stream:
+            fields = stream.read().rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def raise_limits():
+    """Soft limits up to the hard ones: RDMA registers memory, and every connection is a file."""
+    for name in (resource.RLIMIT_MEMLOCK, resource.RLIMIT_NOFILE):
+        _soft, hard = resource.getrlimit(name)
+        try:
+            resource.setrlimit(name, (hard, hard))
+        except (ValueError, OSError):
+            pass
+
+
+def run(run_dir):
+    plan = read_json(os.path.join(run_dir, "plan.json"))
+    started = time.time()
+    write_json(os.path.join(run_dir, "agent.json"), {"pid": os.getpid(), "start_time": start_time(os.getpid()), "started": started})
+    ending = {"stopped": False, "timed_out": False}
+    raise_limits()
+    log = open(os.path.join(run_dir, "logs", "launcher.log"), "ab", buffering=0)
+    try:
+        launcher = subprocess.Popen(
+            plan["argv"], env=plan["env"], cwd=plan["cwd"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    except OSError as error:
+        words = "%s: %s" % (error.filename or plan["argv"][0], error.strerror)
+        log.write(("cannot start: %s\n" % words).encode())
+        write_json(os.path.join(run_dir, "exit.json"), {"code": 127, "signal": None, "started": started, "ended": time.time(), "error": words})
+        return 127
+
+    def end(_number, _frame):
+        ending["stopped"] = True
+        try:
+            os.killpg(launcher.pid, signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    limit = plan.get("time_limit") or None
+    try:
+        status = launcher.wait(limit)
+    except subprocess.TimeoutExpired:
+        ending["timed_out"] = True
+        end(0, None)
+        try:
+            status = launcher.wait(plan.get("stop_grace") or 10)
+        except subprocess.TimeoutExpired:
+            launcher.kill()
+            status = launcher.wait()
+    record = {"code": status if status >= 0 else None, "signal": -status if status < 0 else None, "started": started, "ended": time.time()}
+    record.update(ending)
+    write_json(os.path.join(run_dir, "exit.json"), record)
+    return status if status >= 0 else 128 - status
+
+
+def node_state(run_dir):
+    """running, exited (there is an exit record), lost (the agent is gone without one) or starting."""
+    record = read_json(os.path.join(run_dir, "exit.json"))
+    if record is not None:
+        return "exited", record
+    agent = read_json(os.path.join(run_dir, "agent.json"))
+    if agent is None:
+        return "starting", None
+    if start_time(agent["pid"]) == agent["start_time"]:
+        return "running", None
+    # It may have written its record between the two looks.
+    record = read_json(os.path.join(run_dir, "exit.json"))
+    return ("exited", record) if record is not None else ("lost", None)
+
+
+def rank_records(run_dir):
+    folder = os.path.join(run_dir, "ranks")
+    records = {}
+    for name in sorted(os.listdir(folder) if os.path.isdir(folder) else []):
+        if name.endswith(".exit.json") or not name.endswith(".json"):
+            continue
+        record = read_json(os.path.join(folder, name))
+        if record is not None:
+            record["exit"] = read_json(os.path.join(folder, name[: -len("json")] + "exit.json"))
+            records[name[: -len(".json")]] = record
+    return records
+
+
+def new_text(run_dir, offsets):
+    """What each log holds beyond its offset, and the new offsets."""
+    chunks = {}
+    folder = os.path.join(run_dir, "logs")
+    room = CHUNK
+    for name in sorted(os.listdir(folder) if os.path.isdir(folder) else []):
+        offset = offsets.get(name, 0)
+        path = os.path.join(folder, name)
+        if room <= 0 or os.path.getsize(path) <= offset:
+            continue
+        with open(path, "rb") as stream:
+            stream.seek(offset)
+            data = stream.read(room)
+        room -= len(data)
+        chunks[name] = base64.b64encode(data).decode()
+        offsets[name] = offset + len(data)
+    return chunks, offsets, room <= 0
+
+
+def follow(run_dir, state, wait):
+    deadline = time.monotonic() + wait
+    offsets, seen = state.get("offsets", {}), state.get("seen")
+    while True:
+        status, record = node_state(run_dir)  # before the logs: what it wrote at its end is then read with it
+        chunks, offsets, more = new_text(run_dir, offsets)
+        ranks = rank_records(run_dir)
+        mark = [status, sorted((name, entry["exit"] is not None) for name, entry in ranks.items())]
+        if chunks or json.dumps(mark) != seen or status in ("exited", "lost") or time.monotonic() >= deadline:
+            answer = {
+                "status": status, "exit": record, "ranks": ranks, "chunks": chunks, "more": more, "now": time.time(),
+                "state": {"offsets": offsets, "seen": json.dumps(mark)},
+            }  # fmt: skip
+            return base64.b64encode(zlib.compress(json.dumps(answer).encode())).decode()
+        time.sleep(0.05)
+
+
+def members(run_id, run_dir):
+    """Processes of the run: those whose environment names it, this one and its parents apart."""
+    needle = ("\0TORCHFLEET_RUN_ID=%s\0" % run_id).encode()
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            with open("/proc/%s/environ" % name, "rb") as stream:
+                if needle in b"\0" + stream.read() + b"\0" and start_time(int(name)) is not None:
+                    found.append(int(name))
+        except OSError:
+            continue
+    return found
+
+
+def sweep(run_dir, number):
+    pids = members(os.path.basename(run_dir.rstrip("/")), run_dir)
+    for pid in pids if number else []:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+    return json.dumps(pids)
+
+
+def main():
+    verb, run_dir = sys.argv[1], sys.argv[2]
+    if verb == "run":
+        sys.exit(run(run_dir))
+    if verb == "follow":
+        print(follow(run_dir, json.loads(base64.b64decode(sys.argv[3]) or b"{}"), float(sys.argv[4])))
+    elif verb == "sweep":
+        print(sweep(run_dir, int(sys.argv[3]) if len(sys.argv) > 3 else 0))
+    else:
+        sys.exit("unknown verb %s" % verb)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What every launcher starts in place of the training script: `rank.py RUN_DIR COMMAND ...`.
+
+Keeps one log and one exit record per rank, whatever the launcher is, and notes the world that really came up. The
+command runs as a child in its own right: its signals, exit status and death by SIGKILL are seen and passed on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+# Launchers name the same things differently; the first that is set counts.
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
+LOCAL_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID")
+WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE")
+
+REDRAW_SECONDS = 1.0  # a progress bar keeps one state a second
+DRAIN_SECONDS = 2.0  # what a grandchild that holds the pipe open may delay the end
+PR_SET_PDEATHSIG = 1
+
+
+def number(names):
+    for name in names:
+        value = os.environ.get(name, "")
+        if value.lstrip("-").isdigit():
+            return int(value)
+    return None
+
+
+def write_json(path, data):
+    temporary = "%s.%d" % (path, os.getpid())
+    with open(temporary, "w", encoding="utf-8") as stream:
+        json.dump(data, stream)
+    os.rename(temporary, path)
+
+
+class Thinner:
+    """Lines as they are; of the states of a progress bar (text ended by a carriage return) one a second and the last."""
+
+    def __init__(self, write, clock=time.monotonic):
+        self.write = write
+        self.clock = clock
+        self.rest = b""
+        self.pending = None
+        self.last_redraw = float("-inf")
+
+    def feed(self, data):
+        self.rest += data
+        out = []
+        while True:
+            ends = [at for at in (self.rest.find(b"\n"), self.rest.find(b"\r")) if at >= 0]
+            if not ends:
+                break
+            end = min(ends)
+            if self.rest[end : end + 1] == b"\r" and end + 1 == len(self.rest):
+                break  # may be the first half of \r\n
+            if self.rest[end : end + 2] == b"\r\n":
+                line, self.rest = self.rest[:end], self.rest[end + 2 :]
+                newline = True
+            else:
+                newline = self.rest[end : end + 1] == b"\n"
+                line, self.rest = self.rest[:end], self.rest[end + 1 :]
+            if newline:
+                # A bar that is redrawn starts with \r: an empty line then closes the last state.
+                if not line and self.pending is not None:
+                    line = self.pending
+                self.pending = None
+                out.append(line + b"\n")
+            elif line:
+                self.pending = line
+                if self.clock() - self.last_redraw >= REDRAW_SECONDS:
+                    self.last_redraw = self.clock()
+                    out.append(line + b"\r")
+                    self.pending = None
+        if len(self.rest) > 65536:  # no line end in sight: do not hold it back for ever
+            out.append(self.rest)
+            self.rest = b""
+        if out:
+            self.write(b"".join(out))
+
+    def close(self):
+        tail = self.rest.rstrip(b"\r")
+        if tail or self.pending:
+            self.write((tail or self.pending) + b"\n")
+
+
+def pump(source, thinner):
+    while True:
+        data = os.read(source, 65536)
+        if not data:
+            return
+        thinner.feed(data)
+
+
+def die_with_parent():
+    # Without it a killed shim would leave its rank training on.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def main():
+    run_dir, command = sys.argv[1], sys.argv[2:]
+    rank = number(RANK_VARIABLES)
+    label = "rank-%s" % (rank if rank is not None else "unknown-%d" % os.getpid())
+    record = os.path.join(run_dir, "ranks", label)
+    log = os.open(os.path.join(run_dir, "logs", label + ".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    thinner = Thinner(lambda data: os.write(log, data))
+
+    reader, writer = os.pipe()
+    child = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=writer, stderr=writer, preexec_fn=die_with_parent
+    )
+    os.close(writer)
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"):
+        signal.signal(getattr(signal, name), lambda number, frame: child.send_signal(number))
+    write_json(
+        record + ".json",
+        {
+            "rank": rank,
+            "local_rank": number(LOCAL_VARIABLES),
+            "world_size": number(WORLD_VARIABLES),
+            "master_addr": os.environ.get("MASTER_ADDR"),
+            "master_port": os.environ.get("MASTER_PORT"),
+            "attempt": number(("TORCHELASTIC_RESTART_COUNT",)) or 0,
+            "pid": child.pid,
+            "started": time.time(),
+        },
+    )
+    reading = threading.Thread(target=pump, args=(reader, thinner), daemon=True)
+    reading.start()
+    status = child.wait()
+    ended = time.time()
+    reading.join(DRAIN_SECONDS)
+    thinner.close()
+    write_json(
+        record + ".exit.json",
+        {"code": status if status >= 0 else None, "signal": -status if status < 0 else None, "ended": ended},
+    )
+    if status < 0:
+        # The launcher must see the same end as we did.
+        signal.signal(-status, signal.SIG_DFL) if -status not in (signal.SIGKILL, signal.SIGSTOP) else None
+        os.kill(os.getpid(), -status)
+        os._exit(128 - status)
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

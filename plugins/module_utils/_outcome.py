@@ -129,6 +129,15 @@ def world_problems(plan: LaunchPlan, ranks: Sequence[RankEnd]) -> List[str]:
     return problems
 
 
+def _left_early(ranks: Sequence[RankEnd], first: RankEnd) -> List[str]:
+    """Ranks that had left in peace before the first failure: their peers then fail in the next collective."""
+    return [
+        f"rank {rank.rank} on {rank.node} had left with exit status 0 before: all ranks must take part in every collective"
+        for rank in ranks
+        if rank.code == 0 and rank.ended is not None and first.ended is not None and rank.ended < first.ended
+    ]
+
+
 def judge(plan: LaunchPlan, nodes: Sequence[NodeEnd], stop_reason: str = "") -> Outcome:
     """The verdict over all nodes. `stop_reason` is why the supervisor ended the run, where it did."""
     ranks = [rank for node in nodes for rank in node.ranks]
@@ -156,7 +165,7 @@ def judge(plan: LaunchPlan, nodes: Sequence[NodeEnd], stop_reason: str = "") -> 
     if failed and not (ended_by_us and all(rank.signal == signal.SIGTERM for rank in failed)):
         first = failed[0]
         sentence = f"rank {first.rank} on {first.node} failed first: {how(first.code, first.signal)}"
-        return Outcome(False, sentence, first, tuple(problems))
+        return Outcome(False, sentence, first, tuple(problems + _left_early(ranks, first)))
     if problems:
         return Outcome(False, problems[0], None, tuple(problems))
     if stop_reason:

@@ -1,0 +1,41 @@
+# Every target sets up what it needs. `make help` lists them.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+BIN := $(CURDIR)/.venv/bin
+export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/playbooks/collections:$(HOME)/.ansible/collections
+export PATH := $(BIN):$(PATH)
+
+.PHONY: help venv demo test test-full lint unit molecule bench clean distclean
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+venv:
+	@scripts/bootstrap.sh
+
+demo: venv ## Three container nodes, provisioned, and one model trained over all of them
+	@python scripts/demo.py
+
+test: lint unit molecule ## Lint, unit tests, and the molecule scenarios on real labs
+
+test-full: test ## The same, and the long suites for faults and scale
+
+lint: venv ## All gates: a minute
+	@scripts/lint.sh
+
+unit: venv ## Unit tests
+	@python -m pytest
+
+molecule: venv ## The molecule scenarios on real three-node labs
+	@scripts/molecule.sh
+
+bench: venv ## Measure, and write docs/benchmarks.md
+	@python scripts/bench.py
+
+clean: ## Take the lab down and leave nothing of it behind
+	@scripts/clean.sh
+
+distclean: clean ## clean, and the environment, images and caches
+	@rm -rf .venv .cache build runs .mypy_cache .pytest_cache .ruff_cache
+	@if command -v podman >/dev/null; then podman images -q --filter reference=localhost/torchfleet-lab | sort -u | xargs -r podman rmi -f; fi

@@ -15,7 +15,7 @@ venv:
 	@scripts/bootstrap.sh
 
 demo: venv ## Three container nodes, provisioned, and one model trained over all of them
-	@python scripts/demo.py
+	@TORCH_INDEX="$${TORCH_INDEX-$$(python scripts/torch_index.py)}" python scripts/demo.py
 
 test: lint unit molecule ## Lint, unit tests, and the molecule scenarios on real labs
 

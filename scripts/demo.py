@@ -19,18 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "runs" / "demo-logs"
 TORCH = "2.13.0"
-# Without it, pip on a machine with the public index takes torch's CUDA build: several gigabytes for nothing.
-CPU_INDEX = os.environ.get("TORCH_INDEX", "https://download.pytorch.org/whl/cpu")
 EXTRA_PACKAGES = ["scikit-learn==1.7.2"]
-
-
-def pip_has_own_torch() -> bool:
-    """Whether pip is set up with a folder that holds the wanted torch."""
-    listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False)
-    folders = re.findall(r"find-links='([^']*)'", listed.stdout)
-    return any(
-        list(Path(folder).glob(f"torch-{TORCH}*.whl")) for value in folders for folder in value.replace("\\n", " ").split()
-    )
 
 
 def stage(number: int, title: str, playbook: str, *options: str, live: bool = False) -> tuple[float, str]:
@@ -75,8 +64,8 @@ def main() -> None:
 
     lab, _output = stage(1, "Bringing up a lab of three container nodes", "lab_up")
     settings: dict[str, object] = {"pytorch_version": TORCH, "pytorch_extra_packages": EXTRA_PACKAGES}
-    if not pip_has_own_torch():
-        settings["pytorch_extra_index_urls"] = [CPU_INDEX]
+    if os.environ.get("TORCH_INDEX"):
+        settings["pytorch_extra_index_urls"] = [os.environ["TORCH_INDEX"]]
     provision, output = stage(
         2, "Provisioning: names, trust, PyTorch (downloads the first time)", "provision", *inventory, "-e", json.dumps(settings)
     )

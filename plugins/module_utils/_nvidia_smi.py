@@ -358,7 +358,7 @@ def _text(parent: Optional[ET.Element], *paths: str) -> Optional[str]:
 
 
 def _number(text: Optional[str]) -> Optional[float]:
-    match = re.search(r"-?\d+(?:\.\d+)?", text or "")
+    match = re.search(r"-?\d{1,18}(?:\.\d{1,9})?", text or "")
     return float(match.group()) if match else None
 
 
@@ -372,7 +372,7 @@ def _float(parent: Optional[ET.Element], *paths: str) -> Optional[float]:
 
 
 def _bytes(parent: Optional[ET.Element], *paths: str) -> Optional[int]:
-    match = re.match(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", _text(parent, *paths) or "")
+    match = re.match(r"(\d{1,18}(?:\.\d{1,9})?)\s*([A-Za-z]+)", _text(parent, *paths) or "")
     scale = _BINARY.get(match.group(2).lower()) if match else None
     return int(float(match.group(1)) * scale) if match and scale else None
 
@@ -901,8 +901,8 @@ def parse_mig_list(text: str) -> Dict[Tuple[int, int], Tuple[str, str]]:
     found: Dict[Tuple[int, int], Tuple[str, str]] = {}
     index = -1
     for line in text.splitlines():
-        gpu = re.match(r"\s*GPU (\d+):", line)
-        mig = re.match(r"\s*MIG (\S+)\s+Device\s+(\d+):\s*\(UUID:\s*([^\s)]+)\)", line)
+        gpu = re.match(r"\s*GPU (\d{1,9}):", line)
+        mig = re.match(r"\s*MIG (\S+)\s+Device\s+(\d{1,9}):\s*\(UUID:\s*([^\s)]+)\)", line)
         if gpu:
             index = int(gpu.group(1))
         elif mig:
@@ -1156,7 +1156,7 @@ def _with_affinity(gpu: GpuRecord, topology: Optional[Topology], machine: Machin
     seen = next((one for one in machine.pci_gpus if one.address == gpu.pci_address), None)
     return replace(
         gpu,
-        numa_node=int(numa) if numa.isdigit() else (seen.numa_node if seen else None),
+        numa_node=int(numa) if re.match(r"\d{1,9}\Z", numa) else (seen.numa_node if seen else None),
         cpu_affinity=cpus or (seen.cpu_affinity if seen else None),
     )
 

@@ -21,6 +21,7 @@ NO_MACHINE = smi.Machine()
 TWO = (FIXTURES / "two_h100.xml").read_text()
 OLD = (FIXTURES / "old_p100.xml").read_text()
 MIG = (FIXTURES / "mig_a100.xml").read_text()
+TOPO = (FIXTURES / "two_h100.topo.txt").read_text()
 
 
 def facts(text, rc=0, stderr="", machine=NO_MACHINE, **more):
@@ -338,6 +339,16 @@ def test_any_cut_gives_the_gpus_that_are_whole():
             assert record.gpus == () or record.problems != ()
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "1e999", "-", "\u00b2"])
+def test_odd_numbers_do_no_harm(number):
+    text = TWO.replace("31 C", number).replace("81559 MiB", f"{number} MiB").replace(">4711<", f">{number}<")
+    topo = TOPO.replace("\t0\t\t", f"\t{number}\t\t")
+    listing = f"GPU {number}: x\n  MIG 1g.5gb Device {number}: (UUID: MIG-x)\n"
+    record = facts(text, topo=smi.CommandResult(0, topo), listing=smi.CommandResult(0, listing))
+    assert record.status == "ok"
+    json.dumps(smi.to_facts(record))
+
+
 # --- what nvidia-smi writes beside its record
 
 
@@ -505,7 +516,6 @@ def test_no_nvlinks_are_no_fault(text, notes):
 
 # --- topology
 
-TOPO = (FIXTURES / "two_h100.topo.txt").read_text()
 LINKS = {
     "GPU0": {"GPU0": "X", "GPU1": "NV18", "NIC0": "PIX"},
     "GPU1": {"GPU0": "NV18", "GPU1": "X", "NIC0": "SYS"},

@@ -1039,7 +1039,7 @@ def build_facts(
     gpus = _with_nvlinks(gpus, parse_nvlink(nvlink.stdout) if nvlink is not None else {})
     gpus = tuple(_with_affinity(gpu, topology, machine) for gpu in gpus)
 
-    whole = log.attached is not None and len(gpus) >= log.attached
+    whole = len(gpus) >= log.attached if log.attached is not None else not log.damaged
     if log.attached is not None and len(gpus) != log.attached:
         problems.append(f"nvidia-smi announces {log.attached} GPUs, and {len(gpus)} could be read")
     (notes if whole else problems).extend(log.damaged)

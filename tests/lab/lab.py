@@ -1,0 +1,78 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the lab tests of all scenarios share: the inventory, testinfra hosts, and playbooks run as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import testinfra
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished playbook run."""
+
+    code: int
+    output: str
+
+    def changed(self) -> dict[str, int]:
+        return {name: int(count) for name, count in re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", self.output, re.MULTILINE)}
+
+
+class Lab:
+    """A lab by the inventory that lab_up wrote for it."""
+
+    def __init__(self, scenario: str) -> None:
+        self.folder = ROOT / "inventories" / f"lab-{scenario}"
+        self.inventory = yaml.safe_load((self.folder / "hosts.yml").read_text(encoding="utf-8"))
+        self.nodes: dict[str, dict[str, Any]] = self.inventory["train"]["hosts"]
+        self.prefix = f"tfm-{scenario}"
+
+    def host(self, name: str) -> Any:
+        """The node by testinfra, over ssh with the lab's own key and host keys, as root."""
+        node = self.nodes[name]
+        config = self.folder / "ssh_config"
+        if not config.exists():
+            config.write_text(
+                f"Host *\n  IdentityFile {self.folder / 'id_ed25519'}\n  UserKnownHostsFile {self.folder / 'known_hosts'}\n"
+                "  StrictHostKeyChecking yes\n  IdentitiesOnly yes\n  ControlMaster auto\n  ControlPersist 60\n"
+                f"  ControlPath {self.folder}/cm-%C\n",
+                encoding="utf-8",
+            )
+        user, port = node["ansible_user"], node["ansible_port"]
+        return testinfra.get_host(f"ssh://{user}@{node['ansible_host']}:{port}", ssh_config=str(config), sudo=user != "root")
+
+    def hosts(self) -> dict[str, Any]:
+        return {name: self.host(name) for name in self.nodes}
+
+    def playbook(self, name: str, *options: str, cwd: Path = ROOT, timeout: int = 600, **variables: Any) -> Done:
+        """Run a playbook of the collection on the lab."""
+        command = [str(Path(sys.executable).parent / "ansible-playbook"), str(ROOT / "playbooks" / f"{name}.yml")]
+        command += ["-i", str(self.folder / "hosts.yml"), *options]
+        if variables:
+            command += ["-e", json.dumps(variables)]
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
+        environment |= {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_PIPELINING": "1", "PWD": str(cwd), "COLUMNS": "200"}
+        done = subprocess.run(
+            command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, timeout=timeout, check=False,
+        )  # fmt: skip
+        return Done(done.returncode, done.stdout)
+
+    def podman(self, *args: str) -> str:
+        """The engine of this lab, for what happens to a node from outside: a reboot, a power cut."""
+        wrapper = f"/var/lib/torchfleet-lab/{self.prefix}/podman.sh"
+        return subprocess.run([wrapper, *args], capture_output=True, text=True, check=True, timeout=60).stdout

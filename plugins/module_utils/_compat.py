@@ -591,7 +591,9 @@ def nearest_stack(stack: Any, nodes: Sequence[Mapping[str, Any]] = ()) -> Option
             if isinstance(build, TorchBuild) and candidate.get("cuda") is None:
                 candidate["torch_cuda"] = build.cuda
             named = _set_like(candidate)
-            return {**candidate, "set": named} if named else candidate
+            # The set brings more than torch and CUDA: it is named only where all of it fits.
+            whole = {**SETS.get(named, {}), **candidate}
+            return {**candidate, "set": named} if named and not _check(whole, different) else candidate
     return None
 
 
@@ -644,7 +646,10 @@ def _with_driver_and_python(
         drivers.append((12 if stack.get("driver") is not None else 30, str(branch)))
     pythons: List[Tuple[int, Optional[str]]] = [(0, None)]
     if row:
-        pythons += [(15 if stack.get("python") is not None else 40, python) for python in row.pythons]
+        mine = parse_python(stack.get("python"))
+        for python in row.pythons:
+            away = abs(known_version(python).release[1] - mine.release[1]) if mine and len(mine.release) > 1 else 0
+            pythons.append((15 + away if mine else 40, python))
     return [
         (
             cost + extra + more,

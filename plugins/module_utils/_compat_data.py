@@ -404,7 +404,7 @@ MODELS: Tuple[Tuple[str, str], ...] = (
     (r"\bRTX 50[5-9]0\b", "12.0"),
     (r"\b(?:GH200|H200|H100|H800|H20|GH100)\b", "9.0"),
     (r"\bAda\b|\bRTX 40[5-9]0\b|\bL40[SG]?\b|\bL4\b|\bL20\b|\bL2\b", "8.9"),
-    (r"\b(?:A100X?|A800|A30X?|PG506|PG509|CMP 170HX|DRIVE-PG199-PROD)\b", "8.0"),
+    (r"\b(?:A100[A-Z]?|A800|A30X?|PG506|PG509|CMP 170HX|DRIVE-PG199-PROD)\b", "8.0"),
     (r"\bRTX A\d{3,4}\b|\bA(?:40|16|10[GM]?|2|5500|6000|5000|4500|4000|2000)\b|\bCMP [79]0HX\b", "8.6"),
     (r"\bRTX 30[5-9]0\b|\bRTX 2050\b|\bMX570\b", "8.6"),
     (r"\bRTX 20[678]0\b|\bGTX 16[356]0\b|\bTITAN RTX\b|\bQuadro RTX\b|\bRTX [34568]000\b|\bTesla T4G?\b|\bT4\b", "7.5"),

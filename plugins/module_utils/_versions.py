@@ -106,7 +106,7 @@ def parse_driver(value: Any) -> Optional[Version]:
     """
     if isinstance(value, bool):
         return None
-    found = re.search(r"(?<![\d.])(\d{3}(?:\.\d+)*)", str(value or ""))
+    found = re.search(r"(?<![\d.])(\d{3,4}(?:\.\d+)*)", str(value or ""))
     return parse_version(found[1]) if found else None
 
 
@@ -118,9 +118,9 @@ def driver_at_least(driver: Version, floor: Version) -> bool:
 
 
 def parse_cuda(value: Any) -> Optional[Version]:
-    """A CUDA release: `12.8`, 12.8, `12.8.1`, `cu128`, `cu118`, `cuda-12.8`, or a major alone (`12`)."""
+    """A CUDA release: `12.8`, 12.8, `12.8.1`, `cu128`, `cu118`, `cuda-12-8`, or a major alone (`12`)."""
     text = str(value).strip().lower()
-    found = re.match(r"cu(?:da)?[-_ ]?(\d{2})(\d)\Z", text)
+    found = re.match(r"cu(?:da)?[-_ ]?(\d{2})(\d)\Z", text) or re.match(r"cuda[-_](\d+)-(\d+)\Z", text)
     if found:
         return parse_version(f"{found[1]}.{found[2]}")
     return None if isinstance(value, bool) else parse_version(re.sub(r"\A(?:cuda|cu)[-_ ]?", "", text))

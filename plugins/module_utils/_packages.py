@@ -1,0 +1,273 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private: for use inside this collection only; it may change without notice.
+"""What the software stack's packages and repositories are called on each distribution, and which compiler to take.
+
+Names only: nothing here knows which versions fit together (see `_compat`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from ansible_collections.torchfleet.cluster.plugins.module_utils._compat_torch import GccBounds
+from ansible_collections.torchfleet.cluster.plugins.module_utils._versions import (
+    parse_cuda,
+    parse_driver,
+    parse_version,
+)
+
+VENDOR_URL = "https://developer.download.nvidia.com/compute/cuda/repos"
+EPEL_URL = "https://dl.fedoraproject.org/pub/epel/epel-release-latest-{major}.noarch.rpm"
+# From this branch on the vendor's Debian and Ubuntu repositories have no packages per branch: a pin chooses it.
+# Source: NVIDIA driver installation guide, version locking.
+PINNED_FROM = 590
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A distribution release.
+
+    `key` is also the name of the vendor's repository. `packages`: purpose -> names, with {branch}, {open}, {cuda}
+    (`12-8`), {cuda_major}, {kernel}, {python} to fill in. `repositories`: purpose -> what must be switched on for it
+    (components of apt, `epel`, `crb`). `gccs`: GCC majors to be had, the system's own first. `pythons`: minors to
+    be had, the preferred first. `driver_branches`: those of `driver_distribution`.
+    """
+
+    key: str
+    family: str
+    gccs: Tuple[int, ...]
+    pythons: Tuple[str, ...]
+    packages: Mapping[str, Tuple[str, ...]]
+    repositories: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
+    driver_branches: Tuple[int, ...] = ()
+
+    @property
+    def manager(self) -> str:
+        return "apt" if self.family == "Debian" else "dnf"
+
+
+# What every role may ask for. A platform has a row for each, empty where there is no such package.
+PURPOSES: Tuple[str, ...] = (
+    "driver_distribution",
+    "kernel_headers",
+    "dkms",
+    "cuda_toolkit",
+    "cudnn",
+    "cudnn8",
+    "nccl",
+    "build",
+    "python",
+    "pdsh",
+    "libaio",
+    "ninja",
+    "time",
+)
+
+_APT: Dict[str, Tuple[str, ...]] = {
+    "kernel_headers": ("linux-headers-{kernel}",),
+    "dkms": ("dkms",),
+    "cuda_toolkit": ("cuda-toolkit-{cuda}",),
+    "cudnn": ("libcudnn9-cuda-{cuda_major}", "libcudnn9-dev-cuda-{cuda_major}"),
+    "cudnn8": ("libcudnn8", "libcudnn8-dev"),
+    "nccl": ("libnccl2", "libnccl-dev"),
+    "build": ("build-essential",),
+    "python": ("python3", "python3-venv", "python3-pip", "python3-dev"),
+    "pdsh": ("pdsh",),
+    "libaio": ("libaio-dev",),
+    "ninja": ("ninja-build",),
+    "time": ("chrony",),
+}
+_DNF: Dict[str, Tuple[str, ...]] = {
+    "driver_distribution": (),
+    "kernel_headers": ("kernel-devel-{kernel}", "kernel-headers"),
+    "dkms": ("dkms",),
+    "cuda_toolkit": ("cuda-toolkit-{cuda}",),
+    "cudnn": ("libcudnn9-cuda-{cuda_major}", "libcudnn9-devel-cuda-{cuda_major}"),
+    "cudnn8": ("libcudnn8", "libcudnn8-devel"),
+    "nccl": ("libnccl", "libnccl-devel"),
+    "build": ("gcc", "gcc-c++", "make"),
+    "python": ("python{python}", "python{python}-pip", "python{python}-devel"),
+    "pdsh": ("pdsh", "pdsh-rcmd-ssh"),
+    "libaio": ("libaio-devel",),
+    "ninja": ("ninja-build",),
+    "time": ("chrony",),
+}
+# RHEL 10 has one Python, under its plain name.
+_DNF10 = {**_DNF, "python": ("python3", "python3-pip", "python3-devel")}
+_EL_REPOSITORIES = {"dkms": ("epel",), "pdsh": ("epel",), "ninja": ("crb",)}
+_DEBIAN_DRIVER = ("nvidia-driver", "nvidia-smi", "nvidia-persistenced", "firmware-misc-nonfree")
+_UBUNTU_DRIVER = ("nvidia-headless-{branch}-server{open}", "nvidia-utils-{branch}-server")
+
+
+def _debian(key: str, gccs: Tuple[int, ...], python: str, components: Tuple[str, ...], branch: int) -> Platform:
+    packages = {**_APT, "driver_distribution": _DEBIAN_DRIVER}
+    return Platform(key, "Debian", gccs, (python,), packages, {"driver_distribution": components}, (branch,))
+
+
+def _ubuntu(key: str, gccs: Tuple[int, ...], python: str, branches: Tuple[int, ...]) -> Platform:
+    packages = {**_APT, "driver_distribution": _UBUNTU_DRIVER}
+    universe = dict.fromkeys(("pdsh", "ninja"), ("universe",))
+    components = {"driver_distribution": ("restricted",), **universe}
+    return Platform(key, "Debian", gccs, (python,), packages, components, branches)
+
+
+PLATFORMS: Mapping[str, Platform] = {
+    one.key: one
+    for one in (
+        # packages.debian.org of each release; driver branches likewise.
+        _debian("debian11", (10, 9), "3.9", ("contrib", "non-free"), 470),
+        _debian("debian12", (12, 11), "3.11", ("contrib", "non-free", "non-free-firmware"), 535),
+        _debian("debian13", (14, 13, 12), "3.13", ("contrib", "non-free", "non-free-firmware"), 550),
+        # packages.ubuntu.com of each release; branches: those of nvidia-graphics-drivers-*-server.
+        _ubuntu("ubuntu2204", (11, 12, 10, 9), "3.10", (470, 535, 550, 570, 580)),
+        _ubuntu("ubuntu2404", (13, 14, 12, 11, 10, 9), "3.12", (535, 550, 570, 580)),
+        # Application streams life cycle of RHEL 8, 9 and 10: gcc-toolset-N and pythonX.Y.
+        Platform("rhel8", "RedHat", (8, 14, 13, 12, 11, 10, 9), ("3.12", "3.11", "3.9"), _DNF, _EL_REPOSITORIES),
+        Platform("rhel9", "RedHat", (11, 14, 13, 12), ("3.12", "3.11"), _DNF, _EL_REPOSITORIES),
+        Platform(
+            "rhel10",
+            "RedHat",
+            (14,),
+            ("3.12",),
+            _DNF10,
+            _EL_REPOSITORIES,
+        ),
+    )
+}
+_EL = ("redhat", "rhel", "rocky", "almalinux", "centos", "oraclelinux", "ol")
+
+
+@dataclass(frozen=True)
+class VendorRepository:
+    """NVIDIA's network repository: for apt the package that brings source and key, for dnf the repository file."""
+
+    url: str
+    setup: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class DriverPackages:
+    """What to install for a driver. `stream` is the dnf module stream to enable; `locks` are version-lock globs."""
+
+    packages: Tuple[str, ...]
+    stream: str = ""
+    locks: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A GCC to build extensions with, by absolute path. `packages` is empty for none to install."""
+
+    major: int
+    packages: Tuple[str, ...]
+    cc: str
+    cxx: str
+
+
+class PackageError(ValueError):
+    """There is no such package on this platform; the message says what there is."""
+
+
+def platform_of(distribution: str, version: Any) -> Optional[Platform]:
+    """The platform of `ansible_facts['distribution']` and its version (`12`, `22.04`, `9.4`); None if not known."""
+    name, parsed = str(distribution).strip().lower(), parse_version(version)
+    if parsed is None:
+        return None
+    major = parsed.release[0]
+    if name == "ubuntu":
+        minor = parsed.release[1] if len(parsed.release) > 1 else 4
+        return PLATFORMS.get(f"ubuntu{major}{minor:02d}")
+    return PLATFORMS.get(f"rhel{major}" if name in _EL else f"{name}{major}")
+
+
+def vendor_repository(platform: Platform, machine: str = "x86_64") -> VendorRepository:
+    """Where NVIDIA's packages for the platform are. `machine` is `uname -m`; Arm servers have one of their own."""
+    url = f"{VENDOR_URL}/{platform.key}/{'sbsa' if machine in ('aarch64', 'arm64') else machine}"
+    if platform.manager == "apt":
+        return VendorRepository(url, f"{url}/cuda-keyring_1.1-1_all.deb", "apt")
+    return VendorRepository(url, f"{url}/cuda-{platform.key}.repo", "dnf")
+
+
+def epel_release(platform: Platform) -> str:
+    """The package that switches EPEL on; empty on a platform that has no use for it."""
+    return EPEL_URL.format(major=platform.key[len("rhel") :]) if platform.manager == "dnf" else ""
+
+
+def packages_for(platform: Platform, purpose: str, **values: Any) -> Tuple[str, ...]:
+    """The packages for a purpose, filled in from `driver`, `cuda`, `kernel` and `python` as far as it asks for them.
+
+    Raises PackageError where the platform has none, or a value is missing.
+    """
+    names = platform.packages[purpose]
+    if not names:
+        raise PackageError(f"{platform.key} has no package for {purpose} of its own: take the vendor's repository")
+    cuda, driver = parse_cuda(values.get("cuda")), parse_driver(values.get("driver"))
+    known = {
+        "cuda": cuda.minor.replace(".", "-") if cuda and len(cuda.release) > 1 else None,
+        "cuda_major": str(cuda.release[0]) if cuda else None,
+        "branch": str(driver.release[0]) if driver else None,
+        "kernel": values.get("kernel"),
+        "python": values.get("python") or platform.pythons[0],
+        "open": "-open" if values.get("modules") == "open" else "",
+    }
+    filled = []
+    for name in names:
+        missing = [key for key, value in known.items() if value is None and "{" + key + "}" in name]
+        if missing:
+            raise PackageError(f"the package {name} of {platform.key} needs a value for {', '.join(missing)}")
+        filled.append(name.format(**known))
+    return tuple(filled)
+
+
+def vendor_driver(platform: Platform, branch: Any, modules: str = "open") -> DriverPackages:
+    """The packages of NVIDIA's repository for a driver branch, with what keeps it on that branch.
+
+    modules: `open` or `proprietary`; see `_compat_data.ARCHITECTURES` for which card takes which.
+    """
+    parsed = parse_driver(branch)
+    if parsed is None:
+        raise PackageError(f"driver {branch!r} is not a branch: write 580")
+    number = parsed.release[0]
+    meta = "nvidia-open" if modules == "open" else "cuda-drivers"
+    if platform.manager == "apt":
+        if number >= PINNED_FROM:
+            return DriverPackages((f"nvidia-driver-pinning-{number}", meta))
+        return DriverPackages((f"{meta}-{number}",))
+    if platform.key in ("rhel8", "rhel9"):
+        return DriverPackages((meta,), stream=f"nvidia-driver:{number}-{'open' if modules == 'open' else 'dkms'}")
+    return DriverPackages((meta,), locks=(f"*nvidia*{number}*",))
+
+
+def fabric_manager(platform: Platform, driver: Any) -> Tuple[str, ...]:
+    """The fabric manager of exactly this driver, for the package manager. Its version must equal the driver's."""
+    parsed = parse_driver(driver)
+    if parsed is None or len(parsed.release) < 2:
+        raise PackageError(f"driver {driver!r} is not a full version: fabric manager has to match it to the last digit")
+    number = parsed.release[0]
+    if platform.manager == "apt":
+        name = "nvidia-fabricmanager" if number >= PINNED_FROM else f"nvidia-fabricmanager-{number}"
+        return (f"{name}={parsed.text}-*",)
+    # The packaging templates call it nvidia-fabric-manager; releases from 590 on write the name as one word.
+    name = "nvidia-fabricmanager" if number >= PINNED_FROM else "nvidia-fabric-manager"
+    return (f"{name}-{parsed.text}",)
+
+
+def compiler_for(platform: Platform, bounds: Optional[GccBounds]) -> Optional[Compiler]:
+    """The system's own GCC if it is within the bounds, else the newest of the distribution that is; None if none is."""
+    own = platform.gccs[0]
+    fit = [major for major in platform.gccs if bounds is None or bounds.allows(major)]
+    if not fit:
+        return None
+    major = own if own in fit else max(fit)
+    if platform.manager == "apt":
+        return Compiler(major, (f"gcc-{major}", f"g++-{major}"), f"/usr/bin/gcc-{major}", f"/usr/bin/g++-{major}")
+    if major == own:
+        return Compiler(major, ("gcc", "gcc-c++"), "/usr/bin/gcc", "/usr/bin/g++")
+    root = f"/opt/rh/gcc-toolset-{major}/root/usr/bin"
+    names = (f"gcc-toolset-{major}-gcc", f"gcc-toolset-{major}-gcc-c++")
+    return Compiler(major, names, f"{root}/gcc", f"{root}/g++")

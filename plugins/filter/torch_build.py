@@ -14,7 +14,7 @@ description:
   - Takes the torch that the stack wishes, or the newest that fits, for the CUDA that it wishes, or the newest that
     every driver was made for and that has kernels for every GPU.
   - A driver older than all builds runs the oldest of them through minor-version compatibility, where CUDA allows it.
-  - Nodes without GPU and driver, and none with, get the CPU build.
+  - Where none of the nodes has a GPU and the stack asks for no CUDA, it is the CPU build.
   - Figures are for Linux on x86_64.
 positional: nodes
 options:

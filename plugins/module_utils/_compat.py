@@ -147,7 +147,7 @@ def cluster_torch_build(stack: Any, nodes: Sequence[Mapping[str, Any]] = ()) -> 
         if row is None:
             return Refusal(unknown_torch(filled["torch"]), "torchfleet_stack.torch")
         wish, cpu = _torch_wish(filled, row)
-        no_gpu = wish is None and bool(facts) and not any(node.gpus or node.driver for node in facts)
+        no_gpu = wish is None and bool(facts) and not any(node.has_gpu for node in facts)
         verdict = build_for(row, wish, cpu or no_gpu, facts)
         if isinstance(verdict, TorchBuild):
             return verdict
@@ -222,6 +222,7 @@ def _node(raw: Mapping[str, Any], stack: Mapping[str, Any]) -> NodeFacts:
     return NodeFacts(
         name=str(raw.get("name") or ""),
         driver=parse_driver(planned if planned is not None else raw.get("driver")),
+        has_gpu=bool(raw.get("gpus")),
         gpus=tuple(gpus.items()),
         python=parse_python(python if python is not None else raw.get("python")),
         gcc=parse_gcc(gcc if gcc is not None else raw.get("gcc")),
@@ -233,7 +234,7 @@ def _check_driver(stack: Mapping[str, Any], node: NodeFacts) -> List[Problem]:
     """The driver against the toolkit and against the cards."""
     problems = []
     row = cuda_release(stack.get("cuda")) if stack.get("cuda") is not None else None
-    if row and node.gpus and node.driver and not driver_serves(node.driver, row):
+    if row and node.has_gpu and node.driver and not driver_serves(node.driver, row):
         serves = newest_cuda_for_driver(str(node.driver))
         instead = f", or torchfleet_stack.cuda to {serves}" if serves else ""
         branch = _branch_for(row, node.gpus)
@@ -642,7 +643,7 @@ def _with_driver_and_python(
     cuda = cuda_release(stack.get("cuda") or stack.get("torch_cuda"))
     drivers: List[Tuple[int, Optional[str]]] = [(0, None)]
     branches = {_branch_for(cuda, gpus) if cuda else None, *_branch_limits(gpus)}
-    for branch in sorted(branch for branch in branches if branch) if gpus else ():
+    for branch in sorted(branch for branch in branches if branch):
         drivers.append((12 if stack.get("driver") is not None else 30, str(branch)))
     pythons: List[Tuple[int, Optional[str]]] = [(0, None)]
     if row:

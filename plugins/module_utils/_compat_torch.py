@@ -109,10 +109,13 @@ class Refusal:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What of a node bears on the stack. `driver`: the one it will have. `gpus`: capability -> how to name the card."""
+    """What of a node bears on the stack. `driver`: the one it will have. `gpus`: capability and how to name
+    the card, of those cards that are known.
+    """
 
     name: str
     driver: Optional[Version]
+    has_gpu: bool
     gpus: Tuple[Tuple[Capability, str], ...]
     python: Optional[Version]
     gcc: Optional[Version]
@@ -290,7 +293,7 @@ def build_lacks(row: Torch, cuda: str, node: NodeFacts) -> List[Tuple[str, str, 
     """Why the build cannot run on the node, as (what, found, wanted, variable); empty if it can."""
     reasons = []
     release = _CUDA[cuda]
-    if node.gpus and node.driver and not driver_serves(node.driver, release):
+    if node.has_gpu and node.driver and not driver_serves(node.driver, release):
         reasons.append(
             (
                 f"driver {node.driver} is too old for torch {row.version} built for CUDA {cuda}",
@@ -324,7 +327,7 @@ def candidate_builds(row: Torch, wanted: Optional[Version]) -> Tuple[str, ...]:
 
 def _best(builds: Sequence[str], nodes: Sequence[NodeFacts]) -> Tuple[str, str]:
     """The build to take of those that run, and why: the newest that every driver fully serves, else the oldest."""
-    drivers = [node.driver for node in nodes if node.driver and node.gpus]
+    drivers = [node.driver for node in nodes if node.driver and node.has_gpu]
     ordered = sorted(builds, key=lambda cuda: known_version(cuda).key)
     full = [cuda for cuda in ordered if all(driver_serves(driver, _CUDA[cuda]) == "full" for driver in drivers)]
     if full:
@@ -424,6 +427,7 @@ def choose_torch_build(
         NodeFacts(
             name="",
             driver=parse_driver(driver),
+            has_gpu=bool(archs) or driver is not None,
             gpus=tuple((found, sm_name(found)) for found in map(parse_capability, archs) if found),
             python=parse_python(python),
             gcc=None,
@@ -441,10 +445,12 @@ def choose_torch_build(
     label = parsed.local if parsed else ""
     if label.startswith("cu") or label == "cpu":
         if wanted_cuda is not None and cuda_name(wanted_cuda) != cuda_name(label):
-            return Refusal(f"torch {torch} is a build for {label}, and CUDA {wanted_cuda} is wanted", "torch_cuda")
+            return Refusal(
+                f"torch {torch} is a build for {label}, and CUDA {wanted_cuda} is wanted", "torchfleet_stack.torch_cuda"
+            )
         wanted_cuda = label
     cpu = str(wanted_cuda).lower() == "cpu"
-    if wanted_cuda is None and not nodes[0].gpus and nodes[0].driver is None:
+    if wanted_cuda is None and not nodes[0].has_gpu:
         cpu = True
     wanted = None if cpu or wanted_cuda is None else parse_cuda(wanted_cuda)
     if wanted_cuda is not None and not cpu and wanted is None:

@@ -198,6 +198,14 @@ BAD = {
         ["driver 470.82.01", "570.26", "525.60.13"],
         "cuda 12.8",
     ),
+    "driver too old for a card that nobody knows": (
+        {"cuda": "12.8"},
+        [node("a", "470.82.01", "Some Card Nobody Knows")],
+        ("a",),
+        "torchfleet_stack.driver",
+        ["driver 470.82.01", "570.26"],
+        "cuda 11.8",
+    ),
     "planned driver too old": (
         {"driver": "470", "cuda": "12.8"},
         [node("a", "580.95.05", A100)],
@@ -426,6 +434,8 @@ def test_the_nearest_stack_is_possible_itself(stack, nodes):
         ({"torch": "2.99", "allow_unlisted": True}, [node("a", "580.95.05", A100)]),
         ({"torch": "2.9.1", "torchvision": "0.24", "torchaudio": "2.9.1+cu128"}, []),
         ({"torch": "2.9.1", "cuda": "12.8"}, [node("a", "580.95.05", "Some Card Nobody Knows")]),
+        ({"torch": "2.9.1", "cuda": "12.8"}, [node("a", "580.95.05", A100), node("b", "390.157")]),  # b has no GPU
+        ({"torch": "2.9.1", "cuda": "12.4", "torch_cuda": "12.8"}, [node("a", "580.95.05", A100)]),
     ],
 )
 def test_possible_stack_has_no_problems(stack, nodes):

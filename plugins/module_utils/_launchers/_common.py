@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Dict, Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import Cluster, Job, Node
+from ansible_collections.torchfleet.cluster.plugins.module_utils._nccl_env import node_settings, values
 
 RANK_SHIM = "rank.py"  # plugins/plugin_utils/node/rank.py
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -33,17 +34,7 @@ def base_env(cluster: Cluster, node: Node, job: Job) -> Dict[str, str]:
         "PATH": f"{node.python.rpartition('/')[0]}:{SYSTEM_PATH}",
         "PYTHONUNBUFFERED": "1",
     }
-    if node.interface:
-        # "=" is NCCL's exact match (eth1 would take eth10 too); gloo knows no such form.
-        env["NCCL_SOCKET_IFNAME"] = f"={node.interface}"
-        env["GLOO_SOCKET_IFNAME"] = node.interface
-    if cluster.transport == "tcp":
-        env["NCCL_IB_DISABLE"] = "1"
-    else:
-        if node.hcas:
-            env["NCCL_IB_HCA"] = "=" + ",".join(node.hcas)
-        if node.gid_index is not None:
-            env["NCCL_IB_GID_INDEX"] = str(node.gid_index)
+    env.update(values(node_settings(cluster, node)))
     # torchrun sets it to 1 with a warning where it is absent; said once here, it is part of the plan.
     env["OMP_NUM_THREADS"] = "1"
     env.update(job.env)

@@ -34,20 +34,16 @@ CHOICES: Mapping[str, Tuple[str, ...]] = {
     "fsdp_state_dict_type": ("SHARDED_STATE_DICT", "FULL_STATE_DICT", "LOCAL_STATE_DICT"),
 }
 
-# Which options speak to one distributed type alone.
-_DEEPSPEED = (
-    "deepspeed_launcher deepspeed_hostfile deepspeed_config_file zero_stage zero3_init zero3_save_16bit_model "
-    "offload_optimizer offload_param gradient_accumulation_steps gradient_clipping"
-).split()
-_FSDP = (
-    "fsdp_version fsdp_sharding_strategy fsdp_auto_wrap_policy fsdp_transformer_layer_cls fsdp_min_num_params "
-    "fsdp_offload_params fsdp_state_dict_type fsdp_cpu_ram_efficient_loading fsdp_activation_checkpointing"
-).split()
-# What the DeepSpeed configuration file says itself: accelerate stops the script where both say it.
-_IN_DEEPSPEED_FILE = (
-    "mixed_precision zero_stage zero3_save_16bit_model offload_optimizer offload_param "
-    "gradient_accumulation_steps gradient_clipping"
-).split()
+# What a DeepSpeed configuration file says itself: accelerate stops the script where both say it.
+_ZERO = (
+    "zero_stage",
+    "zero3_save_16bit_model",
+    "offload_optimizer",
+    "offload_param",
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+)
+_DEEPSPEED = ("deepspeed_launcher", "deepspeed_hostfile", "deepspeed_config_file", "zero3_init", *_ZERO)
 
 
 @dataclass(frozen=True)
@@ -289,7 +285,8 @@ def _general_problems(chosen: AccelerateOptions) -> List[str]:
             for name in ("dynamo_mode", "dynamo_use_fullgraph", "dynamo_use_dynamic")
             if getattr(chosen, name) is not None
         ]
-    for kind, owned in (("DEEPSPEED", _DEEPSPEED), ("FSDP", _FSDP)):
+    fsdp = tuple(item.name for item in fields(chosen) if item.name.startswith("fsdp_"))
+    for kind, owned in (("DEEPSPEED", _DEEPSPEED), ("FSDP", fsdp)):
         if chosen.distributed_type != kind:
             problems += [
                 f"{name} works with distributed_type {kind} alone, and that is {chosen.distributed_type}: remove it"
@@ -314,7 +311,7 @@ def _deepspeed_problems(chosen: AccelerateOptions) -> List[str]:
     if chosen.deepspeed_config_file is not None:
         problems += [
             f"{name} is given beside deepspeed_config_file, and accelerate refuses both: say it in that file"
-            for name in _IN_DEEPSPEED_FILE
+            for name in ("mixed_precision", *_ZERO)
             if getattr(chosen, name) is not None
         ]
     elif chosen.zero_stage != 3:

@@ -1,0 +1,75 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private: for use inside this collection only; it may change without notice.
+"""Action plugins that render a file from the Cluster on the controller and let `copy` write it.
+
+Check mode, diff, backup, owner and mode are copy's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import Cluster, ClusterError
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import cluster_from_task_vars, node_name
+
+# What copy takes for the file itself, passed on as given.
+FILE_SPEC: dict[str, dict[str, Any]] = {
+    "dest": {"type": "path", "required": True},
+    "backup": {"type": "bool", "default": False},
+    "owner": {"type": "str"},
+    "group": {"type": "str"},
+    "mode": {"type": "raw"},
+    "attributes": {"type": "str", "aliases": ["attr"]},
+    "selevel": {"type": "str"},
+    "serole": {"type": "str"},
+    "setype": {"type": "str"},
+    "seuser": {"type": "str"},
+    "unsafe_writes": {"type": "bool", "default": False},
+}
+
+
+class RenderAction(ActionBase):
+    """Subclasses name their options in `spec` and render in `render`, which may raise ClusterError."""
+
+    TRANSFERS_FILES = True
+    _requires_connection = True
+    spec: ClassVar[Mapping[str, Any]] = {}
+
+    def render(self, cluster: Cluster, options: Mapping[str, Any], node: str) -> str:
+        """The file's text for the node of that name. `options` has the keys of `spec`."""
+        raise NotImplementedError
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        task_vars = task_vars or {}
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _result, args = self.validate_argument_spec(argument_spec={**FILE_SPEC, **self.spec})
+        cluster = cluster_from_task_vars(task_vars, self._templar)
+        try:
+            text = self.render(cluster, {name: args.get(name) for name in self.spec}, node_name(task_vars))
+        except ClusterError as error:
+            raise AnsibleActionFail(str(error)) from error
+        result.update(self._copy(text, args, task_vars))
+        return result
+
+    def _copy(self, text: str, args: Mapping[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        task = self._task.copy()
+        task.args = {name: args[name] for name in FILE_SPEC if args.get(name) is not None}
+        task.args["content"] = text
+        action = self._shared_loader_obj.action_loader.get(
+            "ansible.legacy.copy",
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
+        copied: dict[str, Any] = action.run(task_vars=task_vars)
+        return copied

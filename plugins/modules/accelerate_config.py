@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
 
 # Copyright (c) 2026 The torchfleet authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
@@ -13,10 +12,10 @@ module: accelerate_config
 short_description: Write the configuration that accelerate launch reads
 version_added: 0.1.0
 description:
-  - Writes the file for C(accelerate launch --config_file) of the node it runs on. Number of machines and processes, rank,
-    address and port come from the cluster.
-  - Refused are clusters that accelerate cannot start right. It divides the processes evenly, so nodes with unequal slots
-    are for the launcher V(torchrun); and on nodes without a GPU it would train one world for each process.
+  - Writes the file for C(accelerate launch --config_file) of the node it runs on. Number of machines and processes,
+    rank, address and port come from the cluster.
+  - Refused are clusters that accelerate cannot start right. It divides the processes evenly, so nodes with unequal
+    slots are for the launcher V(torchrun); and on nodes without a GPU it would train one world for each process.
 options:
   dest:
     description: Absolute path of the file on the node.

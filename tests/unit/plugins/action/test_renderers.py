@@ -173,7 +173,9 @@ def test_files_are_written_once_and_follow_the_inventory(site: Site) -> None:
 
 
 def test_variables_of_the_play_set_the_cluster_wide_choices(site: Site) -> None:
-    playbook = PLAYBOOK.replace("  tasks:", "  vars:\n    port: 30100\n    torchfleet_master_port: '{{ port }}'\n  tasks:")
+    playbook = PLAYBOOK.replace(
+        "  tasks:", "  vars:\n    port: 30100\n    torchfleet_master_port: '{{ port }}'\n  tasks:"
+    )
     code, _recap, printed = site.run(playbook=playbook)
     assert code == 0, printed
     assert yaml.safe_load(site.read("n2", "accelerate.yml"))["main_process_port"] == 30100

@@ -32,7 +32,9 @@ def choice(number: int, **more: Any) -> dict[str, Any]:
 
 
 def test_a_host_without_any_setting_is_what_ansible_reaches_it_by() -> None:
-    cluster = cluster_from_task_vars(task_vars({"n1": {"ansible_host": "10.1.0.1"}, "n2": {"ansible_host": "10.1.0.2"}}))
+    cluster = cluster_from_task_vars(
+        task_vars({"n1": {"ansible_host": "10.1.0.1"}, "n2": {"ansible_host": "10.1.0.2"}})
+    )
     assert [(n.name, n.address, n.ssh_user, n.ssh_port, n.slots) for n in cluster.nodes] == [
         ("n1", "10.1.0.1", "root", 22, 1),
         ("n2", "10.1.0.2", "root", 22, 1),
@@ -62,7 +64,9 @@ def test_what_is_set_outranks_what_ansible_uses() -> None:
 
 def test_the_chosen_network_outranks_the_address_that_ansible_uses() -> None:
     chosen = choice(1, hcas=["mlx5_0:1"], gid_index=3, transport="roce", reason="every pair connects, 100 Gb/s")
-    cluster = cluster_from_task_vars(task_vars({"n1": {"ansible_host": "192.0.2.1", "torchfleet_network_choice": chosen}}))
+    cluster = cluster_from_task_vars(
+        task_vars({"n1": {"ansible_host": "192.0.2.1", "torchfleet_network_choice": chosen}})
+    )
     node = cluster.head
     assert (node.address, node.interface, node.hcas, node.gid_index) == ("10.0.0.1", "ens1", ("mlx5_0:1",), 3)
     assert cluster.transport == "roce"
@@ -123,7 +127,11 @@ def test_node_name_is_the_name_in_the_cluster() -> None:
             ["torchfleet_master_port 29500 is where sshd of n1 listens"],
         ),
         ({"n1": {"torchfleet_address": "10.0.0.1"}}, {"torchfleet_head": "n9"}, ["torchfleet_head is 'n9'"]),
-        ({"n1": {"torchfleet_network_choice": "eth0"}}, {}, ["n1: torchfleet_network_choice is 'eth0', wanted a mapping"]),
+        (
+            {"n1": {"torchfleet_network_choice": "eth0"}},
+            {},
+            ["n1: torchfleet_network_choice is 'eth0', wanted a mapping"],
+        ),
         (
             {"n1": {"torchfleet_network_choice": choice(1)}, "n2": {"ansible_host": "192.0.2.2"}},
             {},

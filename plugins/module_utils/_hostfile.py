@@ -11,6 +11,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import
 
 FORMATS = ("deepspeed", "openmpi", "plain")
 BY = ("name", "address")
+_PROGRAM = {"deepspeed": "DeepSpeed", "openmpi": "Open MPI"}
 
 
 def render(cluster: Cluster, fmt: str = "deepspeed", by: str = "name") -> str:
@@ -24,10 +25,10 @@ def render(cluster: Cluster, fmt: str = "deepspeed", by: str = "name") -> str:
         problems.append(f"format is {fmt!r}, wanted one of {', '.join(FORMATS)}")
     if by not in BY:
         problems.append(f"by is {by!r}, wanted one of {', '.join(BY)}")
-    if not problems and fmt == "deepspeed":
-        # DeepSpeed takes a ':' in a host for the start of a list of slots.
+    if not problems and fmt != "plain":
+        # DeepSpeed takes a ':' in a host for the start of a list of slots; Open MPI 4.1 allows letters, digits, . and -
         problems = [
-            f"{node.name}: DeepSpeed cannot read the IPv6 address {node.address} in a hostfile: set by to name"
+            f"{node.name}: {_PROGRAM[fmt]} cannot use the IPv6 address {node.address} in a hostfile: set by to name"
             for node in cluster.nodes
             if ":" in _host(node, by)
         ]

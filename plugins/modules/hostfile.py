@@ -28,14 +28,13 @@ options:
   by:
     description:
       - Whether a node is listed by its name or by its address on the training network.
-      - DeepSpeed cannot read an IPv6 address there.
+      - DeepSpeed and Open MPI cannot use an IPv6 address there.
     type: str
     choices: [name, address]
     default: name
 extends_documentation_fragment:
   - ansible.builtin.action_common_attributes
   - ansible.builtin.action_common_attributes.flow
-  - ansible.builtin.action_common_attributes.files
   - ansible.builtin.backup
   - ansible.builtin.files
 attributes:
@@ -43,32 +42,14 @@ attributes:
     support: full
   async:
     support: none
-  become:
-    support: full
   bypass_host_loop:
     support: none
   check_mode:
     support: full
-  connection:
-    support: full
-  delegation:
-    support: full
   diff_mode:
-    support: full
-  loop:
     support: full
   platform:
     platforms: posix
-  safe_file_operations:
-    support: full
-  tags:
-    support: full
-  until:
-    support: full
-  vault:
-    support: none
-  when:
-    support: full
 notes:
   - The nodes are the hosts of the group that O(ignore:torchfleet_group) names (default V(train)), in its order, the one
     that O(ignore:torchfleet_head) names first. What is wrong with them stops the task, every culprit named.

@@ -28,7 +28,6 @@ options:
 extends_documentation_fragment:
   - ansible.builtin.action_common_attributes
   - ansible.builtin.action_common_attributes.flow
-  - ansible.builtin.action_common_attributes.files
   - ansible.builtin.backup
   - ansible.builtin.files
 attributes:
@@ -36,32 +35,14 @@ attributes:
     support: full
   async:
     support: none
-  become:
-    support: full
   bypass_host_loop:
     support: none
   check_mode:
     support: full
-  connection:
-    support: full
-  delegation:
-    support: full
   diff_mode:
-    support: full
-  loop:
     support: full
   platform:
     platforms: posix
-  safe_file_operations:
-    support: full
-  tags:
-    support: full
-  until:
-    support: full
-  vault:
-    support: none
-  when:
-    support: full
 notes:
   - The nodes are the hosts of the group that O(ignore:torchfleet_group) names (default V(train)), in its order, the one
     that O(ignore:torchfleet_head) names first. What is wrong with them stops the task, every culprit named.

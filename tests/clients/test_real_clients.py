@@ -4,8 +4,8 @@
 
 """What we render, read by the programs that will read it.
 
-Needs an environment with torch, accelerate, deepspeed and NCCL's wheel (no GPU): each test skips where its client is
-absent. Run as `pytest tests/clients`.
+Needs an environment with torch, accelerate, deepspeed and NCCL's wheel (no GPU), and mpirun: each test skips where its
+client is absent. Run as `pytest tests/clients`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -107,6 +109,41 @@ def test_deepspeed_s_launcher_carries_what_we_wrote(tmp_path: Path, stand_ins: P
     remote = dict(item.split("=", 1) for item in seen.stdout.decode().split("\0") if item)
     wanted = {"NCCL_IB_DISABLE": "1", "WANDB_MODE": "offline", **extra}
     assert {name: remote.get(name) for name in wanted} == wanted
+
+
+# Open MPI
+
+
+def mpirun() -> str:
+    program = shutil.which("mpirun")
+    if program is None:
+        pytest.skip("there is no mpirun here")
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    if "(Open MPI) 4." not in version and "(OpenRTE) 4." not in version:
+        pytest.skip("this mpirun is not of Open MPI 4")
+    return program
+
+
+@pytest.mark.parametrize("by", ["name", "address"])
+def test_mpirun_deals_the_ranks_as_planned(tmp_path: Path, by: str) -> None:
+    of = build_cluster(
+        [{"name": f"n{i}.lab", "address": f"10.0.0.{i}", "slots": slots} for i, slots in ((1, 2), (2, 1), (3, 3))],
+        head="n2.lab",
+    )
+    (tmp_path / "hostfile").write_text(_hostfile.render(of, "openmpi", by))
+    # Without the variable Open MPI cuts a name at its first dot.
+    options = ["--allow-run-as-root", "--mca", "orte_keep_fqdn_hostnames", "1", "--hostfile", "hostfile"]
+    shown = subprocess.run(
+        [mpirun(), *options, "--display-map", "--do-not-launch", "-np", str(of.world_size), "true"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    nodes = [line.split()[3] for line in shown.splitlines() if line.startswith(" Data for node:")]
+    assert nodes == [node.name if by == "name" else node.address for node in of.nodes]
+    assert [int(count) for count in re.findall(r"Num slots: (\d+)", shown)] == [node.slots for node in of.nodes]
+    assert shown.count("Process rank:") == of.world_size
 
 
 # accelerate

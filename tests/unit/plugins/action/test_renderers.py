@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import os
 import shutil
 import subprocess
@@ -18,6 +19,8 @@ import pytest
 import yaml
 
 pytest.importorskip("ansible", reason="the actions run in ansible-core")
+
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._render import FILE_SPEC
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -203,3 +206,15 @@ def test_a_misspelt_option_is_named(site: Site) -> None:
     code, _recap, printed = site.run(playbook=PLAYBOOK.replace("mixed_precision", "mixed_percision"))
     assert code != 0
     assert "mixed_percision" in printed
+
+
+@pytest.mark.parametrize("name", ["hostfile", "ssh_config", "accelerate_config"])
+def test_the_documented_options_are_those_that_the_action_takes(name: str) -> None:
+    package = "ansible_collections.torchfleet.cluster.plugins"
+    documented = yaml.safe_load(importlib.import_module(f"{package}.modules.{name}").DOCUMENTATION)["options"]
+    spec = {**importlib.import_module(f"{package}.action.{name}").ActionModule.spec, "dest": FILE_SPEC["dest"]}
+    told = {
+        option: {key: value for key, value in about.items() if key != "description"}
+        for option, about in documented.items()
+    }
+    assert told == spec

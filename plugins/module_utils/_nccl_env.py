@@ -360,8 +360,14 @@ def _yaml(value: str) -> str:
 
 
 def found_from(raw: Iterable[Mapping[str, Any]]) -> Tuple[Found, ...]:
-    """nccl_facts' list of `{file, line, name, value}` as Found."""
+    """nccl_facts' `variables` as Found: `name`, `value`, `source` (or `file`), `line`; without those of no effect."""
     return tuple(
-        Found(str(item["file"]), int(item.get("line") or 0), str(item["name"]), str(item.get("value", "")))
+        Found(
+            file=str(item.get("source") or item.get("file")),
+            line=int(item.get("line") or 0),
+            name=str(item["name"]),
+            value=str(item.get("value", "")),
+        )
         for item in raw
+        if item.get("effective", True)
     )

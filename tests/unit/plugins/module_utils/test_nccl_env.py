@@ -388,7 +388,13 @@ def test_the_user_s_own_choice_is_the_measure() -> None:
 
 
 def test_found_settings_as_the_facts_have_them() -> None:
-    raw = [{"file": "environment", "line": None, "name": "NCCL_IB_DISABLE", "value": "0"}]
-    found = nccl_env.found_from(raw)
+    raw = [
+        {"source": "environment", "line": 0, "name": "NCCL_IB_DISABLE", "value": "0", "effective": True},
+        {"file": "/etc/environment", "line": 2, "name": "NCCL_SOCKET_IFNAME", "value": "lo"},
+        {"source": "/etc/nccl.conf", "line": 4, "name": "NCCL_SOCKET_IFNAME", "value": "lo", "effective": False},
+    ]
     of = cluster()
-    assert nccl_env.contradictions(of, of.node("n2"), found)[0].startswith("n2: environment sets NCCL_IB_DISABLE=0, ")
+    told = nccl_env.contradictions(of, of.node("n2"), nccl_env.found_from(raw))
+    assert len(told) == 2
+    assert told[0].startswith("n2: environment sets NCCL_IB_DISABLE=0, ")
+    assert told[1].startswith("n2: /etc/environment:2 sets NCCL_SOCKET_IFNAME=lo, ")

@@ -14,5 +14,4 @@ echo "Taking down lab ${TORCHFLEET_LAB_PREFIX:-tflab}"
     exit 1
 }
 rm -f .clean.log
-rmdir /var/lib/torchfleet-lab 2>/dev/null || true
 echo "Nothing of the lab is left ($(($(date +%s) - began)) s)"

@@ -43,7 +43,7 @@ def as_text(plan: LaunchPlan, secret: tuple[str, ...]) -> str:
     lines = [f"run {plan.run_id}: {plan.launcher}, world size {plan.world_size}, master {plan.master_address}:{plan.master_port}"]
     for node in plan.nodes:
         lines += [f"{node.node} (node rank {node.node_rank})", f"  cd {shlex.quote(node.cwd)}"]
-        lines += [f"  {name}={shlex.quote(value)}" for name, value in sorted(_runs.masked(node.env, secret).items())]
+        lines += [f"  {name}={shlex.quote(value)}" for name, value in sorted(_runs.shown_env(node.env, secret).items())]
         lines.append(f"  {shlex.join(node.argv)}" if node.argv else "  (started by the head)")
     lines += [f"because {reason}" for reason in plan.reasons]
     return "\n".join(lines) + "\n"
@@ -124,7 +124,7 @@ class ActionModule(ActionBase):
                 (folder / node.node).mkdir(parents=True)
             shown = to_dict(plan)
             for entry in shown["nodes"]:
-                entry["env"] = _runs.masked(entry["env"], job.secret_env)
+                entry["env"] = _runs.shown_env(entry["env"], job.secret_env)
                 entry["files"] = sorted(entry["files"])
             _runs.write_json(
                 folder / _runs.MANIFEST,
@@ -132,7 +132,7 @@ class ActionModule(ActionBase):
                     "schema": 1,
                     "run_id": job.run_id,
                     "state": "planned",
-                    "job": {**to_dict(job), "env": _runs.masked(job.env, job.secret_env), "local_workdir": str(local_workdir)},
+                    "job": {**to_dict(job), "local_workdir": str(local_workdir)},
                     "plan": shown,
                     "versions": {name: report.get("versions", {}) for name, report in reports.items()},
                     "times": {"planned": time.time()},
@@ -182,7 +182,6 @@ class ActionModule(ActionBase):
             raise ClusterError([f"launch_workdir is {str(workdir or script)!r}: there is no folder {local_workdir} on this controller"])
         name = Path(str(script)).stem if script else str(module or "run").rpartition(".")[2]
         run_id = str(args.get("run_id") or f"{''.join(c if c.isalnum() else '-' for c in name)}-{time.strftime('%Y%m%d-%H%M%S')}")
-        secret = {str(key): str(value) for key, value in (args.get("secret_env") or {}).items()}
         env = {str(key): str(value) for key, value in (args.get("env") or {}).items()}
         job = Job(
             run_id=run_id,
@@ -191,8 +190,8 @@ class ActionModule(ActionBase):
             script=script_in(local_workdir, str(script)) if script else None,
             module=str(module) if module else None,
             args=tuple(str(arg) for arg in args.get("args") or ()),
-            env={**env, **secret},
-            secret_env=tuple(secret),
+            env=env,
+            secret_env=tuple(str(name) for name in args.get("secret_env") or ()),
             launcher=str(args.get("launcher") or "torchrun"),
             time_limit=float(args.get("time_limit") or 0),
             stop_grace=float(args.get("stop_grace") or 0),

@@ -10,7 +10,9 @@ from typing import Any, Dict, Optional
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import read_members
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _ssh_config
+from ansible_collections.torchfleet.cluster.plugins.module_utils._ssh_trust import KEY_FILE
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import cluster_from_task_vars, read_members
 
 IDENTITY = "__ssh_trust_identity"
 # Stands for a key that is made only in a real run, so that check mode can show the change.
@@ -35,7 +37,6 @@ class ActionModule(ActionBase):
                     "aliases": host["aliases"],
                     "address": host["address"],
                     "port": host["ssh_port"] or 22,
-                    "user": host["ssh_user"] or "root",
                     "public_key": identity["public_key"] or PENDING,
                     "host_keys": identity["host_keys"],
                     "addresses": identity["addresses"],
@@ -45,5 +46,9 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(
                 f"the keys of {', '.join(absent)} are not known in this run: trust needs every member, so run without --limit"
             )
-        args = {**self._task.args, "peers": peers}
+        args = {
+            **self._task.args,
+            "peers": peers,
+            "client_config": _ssh_config.render(cluster_from_task_vars(task_vars, self._templar), f"~/{KEY_FILE}"),
+        }
         return self._execute_module(module_name="torchfleet.cluster.ssh_mesh", module_args=args, task_vars=task_vars)

@@ -62,7 +62,7 @@ class Node:
 
     Invariants: `address` is an IP literal that the node owns on the training network; `slots` >= 1 is the number of
     ranks the node runs; `python` is an absolute path; `node_rank` is the place in `Cluster.nodes`.
-    `interface` carries `address` (None: not looked at yet). `hcas` are RDMA ports as NCCL names them (`mlx5_0:1`).
+    `aliases` are further names of the node in /etc/hosts. `interface` carries `address` (None: not looked at yet). `hcas` are RDMA ports as NCCL names them (`mlx5_0:1`).
     """
 
     name: str
@@ -77,6 +77,7 @@ class Node:
     hcas: Tuple[str, ...] = ()
     gid_index: Optional[int] = None
     python: str = "/opt/torchfleet/venv/bin/python"
+    aliases: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,8 @@ class Job:
     """What to run, the same on every node.
 
     Exactly one of `script` (path below `workdir`, or absolute) and `module` is set. `env` is added to every rank's
-    environment; `secret_env` names those of its keys whose values must never be shown. `restarts` is the number of
+    environment; `secret_env` names further variables, whose values no plan ever holds: they reach the node's supervisor
+    by another way. `restarts` is the number of
     times a failed run is begun anew. `time_limit` and `stop_grace` are seconds; a `time_limit` of 0 is none.
     """
 
@@ -149,6 +151,11 @@ class Job:
                 problems.append(f"launch_env: {name!r} is not a name that an environment variable can have")
             elif "\0" in self.env[name]:
                 problems.append(f"launch_env: the value of {name} contains a NUL byte")
+        problems += [
+            f"launch_secret_env: {name!r} is not a name that an environment variable can have"
+            for name in self.secret_env
+            if not _ENV_NAME.match(name)
+        ]
         problems += [f"argument {arg!r} contains a NUL byte" for arg in self.args if "\0" in arg]
         if self.time_limit < 0 or self.stop_grace < 0:
             problems.append("launch_time_limit and launch_stop_grace are seconds and cannot be negative")
@@ -251,7 +258,7 @@ def _address_problem(name: str, raw: Any) -> Optional[str]:
 def check_members(hosts: Sequence[Mapping[str, Any]]) -> List[str]:
     """What is wrong with the members as the inventory has them, one sentence per culprit.
 
-    Each host has `name` (the host name it is to bear) and `address`.
+    Each host has `name` (the host name it is to bear), `address` and optionally `aliases`.
     """
     problems: List[str] = []
     by_name: Dict[str, int] = {}
@@ -266,6 +273,9 @@ def check_members(hosts: Sequence[Mapping[str, Any]]) -> List[str]:
         by_name[name] = by_name.get(name, 0) + 1
         if by_name[name] == 2:
             problems.append(f"host name {name!r} is used by more than one host: set hosts_hostname so that each is unique")
+        for alias in host.get("aliases") or ():
+            if not is_hostname(str(alias)):
+                problems.append(f"{name}: {str(alias)!r} in hosts_aliases is not a valid host name")
         problem = _address_problem(name, host.get("address"))
         if problem:
             problems.append(problem)
@@ -345,6 +355,7 @@ def build_cluster(
                 hcas=tuple(host.get("hcas") or ()),
                 gid_index=host.get("gid_index"),
                 python=python,
+                aliases=tuple(str(alias) for alias in host.get("aliases") or ()),
             )
         )
 

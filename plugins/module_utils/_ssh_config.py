@@ -37,7 +37,7 @@ def render(cluster: Cluster, identity_file: Optional[str] = None) -> str:
 
 def _entry(node: Node, identity_file: Optional[str]) -> str:
     lines = [
-        f"Host {node.name} {node.address}",
+        f"Host {' '.join(dict.fromkeys([node.name, *node.aliases, node.address]))}",
         f"    HostName {_percent(node.address)}",
         f"    User {node.ssh_user}",
         f"    Port {node.ssh_port}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import List, Sequence, Tuple
+from typing import Sequence, Tuple
 
 KEY_FILE = ".ssh/id_ed25519_torchfleet"
 
@@ -27,7 +27,6 @@ class Peer:
     aliases: Tuple[str, ...]
     address: str
     port: int
-    user: str
     public_key: str
     host_keys: Tuple[str, ...]
     addresses: Tuple[str, ...]
@@ -47,8 +46,9 @@ def authorized_keys(peers: Sequence[Peer], restrict_sources: bool) -> str:
     for peer in peers:
         options = ""
         if restrict_sources:
-            sources = [address for address in (*peer.addresses, "127.0.0.1", "::1") if _ADDRESS.match(address)]
-            options = f'from="{",".join(dict.fromkeys(sources))}" '
+            # Sorted: the order of interfaces changes from boot to boot.
+            sources = {address for address in (*peer.addresses, "127.0.0.1", "::1") if _ADDRESS.match(address)}
+            options = f'from="{",".join(sorted(sources))}" '
         lines.append(f"{options}{clean_key(peer.public_key)} torchfleet:{peer.name}")
     return "\n".join(lines) + "\n"
 
@@ -63,22 +63,10 @@ def known_hosts(peers: Sequence[Peer]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def client_config(peers: Sequence[Peer]) -> str:
-    """Host entries for all members. Stands first in the file (the first match wins) and closes with `Match all`,
-    so that the user's own lines behind it keep their scope."""
-    lines: List[str] = []
-    for peer in peers:
-        names = " ".join(dict.fromkeys([peer.name, *peer.aliases, peer.address]))
-        lines += [
-            f"Host {names}",
-            f"    HostName {peer.address}",
-            f"    User {peer.user}",
-            f"    Port {peer.port}",
-            f"    IdentityFile ~/{KEY_FILE}",
-            "    IdentitiesOnly yes",
-            "    StrictHostKeyChecking yes",
-        ]
-    return "\n".join([*lines, "Match all"]) + "\n"
+def client_config(entries: str) -> str:
+    """The block of ~/.ssh/config around `_ssh_config`'s entries. It stands first in the file (the first match wins)
+    and closes with `Match all`, so that the user's own lines behind it keep their scope."""
+    return f"{entries.strip()}\nMatch all\n"
 
 
 def sshd_config(max_startups: str) -> str:

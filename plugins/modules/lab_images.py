@@ -46,7 +46,7 @@ author:
 EXAMPLES = r"""
 - name: Make the image of Debian 12
   torchfleet.cluster.lab_images:
-    executable: /var/lib/torchfleet-lab/demo/podman.sh
+    executable: /var/lib/torchfleet-lab/podman.sh
     init: "{{ lookup('file', 'lab-init') }}"
     nodes:
       - name: node1

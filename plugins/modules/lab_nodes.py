@@ -82,7 +82,7 @@ EXAMPLES = r"""
 - name: Start two nodes on a management and a training network
   torchfleet.cluster.lab_nodes:
     prefix: demo
-    executable: /var/lib/torchfleet-lab/demo/podman.sh
+    executable: /var/lib/torchfleet-lab/podman.sh
     networks:
       - name: mgmt
       - name: train

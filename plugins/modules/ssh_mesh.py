@@ -25,6 +25,10 @@ options:
     type: list
     elements: dict
     default: []
+  client_config:
+    description: The members' entries for C(~/.ssh/config). Filled in from the inventory.
+    type: str
+    default: ""
   restrict_sources:
     description: Limit each member's key to the addresses of its own node.
     type: bool
@@ -86,7 +90,6 @@ def peer(raw: dict) -> _ssh_trust.Peer:
         aliases=tuple(raw.get("aliases") or ()),
         address=raw["address"],
         port=int(raw["port"]),
-        user=raw["user"],
         public_key=raw["public_key"],
         host_keys=tuple(raw["host_keys"]),
         addresses=tuple(raw["addresses"]),
@@ -121,6 +124,7 @@ def main() -> None:
         argument_spec={
             "user": {"type": "str", "required": True},
             "peers": {"type": "list", "elements": "dict", "default": []},
+            "client_config": {"type": "str", "default": ""},
             "restrict_sources": {"type": "bool", "default": True},
             "max_startups": {"type": "str", "default": "200:30:400"},
         },
@@ -134,7 +138,7 @@ def main() -> None:
         blocks = {
             "authorized_keys": (_ssh_trust.authorized_keys(peers, module.params["restrict_sources"]), False, 0o600),
             "known_hosts": (_ssh_trust.known_hosts(peers), False, 0o644),
-            "config": (_ssh_trust.client_config(peers), True, 0o600),
+            "config": (_ssh_trust.client_config(module.params["client_config"]), True, 0o600),
         }
         sshd_path, sshd_now, sshd_wanted = sshd_file(module.params["max_startups"])
     except ValueError as error:

@@ -40,6 +40,10 @@ options:
     description: This node's part of the plan (C(argv), C(env), C(cwd), C(files), C(time_limit), C(stop_grace)).
     type: dict
     default: {}
+  secret_env:
+    description: Variables of the ranks' environment whose values are never shown.
+    type: dict
+    default: {}
   scripts:
     description: The supervisor's files by name. Filled in on the controller.
     type: dict
@@ -141,6 +145,7 @@ def prepare(module: AnsibleModule, account: pwd.struct_passwd) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         write_owned(path, text, account, 0o600)
     env = {"HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name, "LANG": "C.UTF-8", **plan["env"]}
+    env.update({name: str(value) for name, value in module.params["secret_env"].items()})
     write_owned(os.path.join(run_dir, "plan.json"), json.dumps({**plan, "env": env}), account, 0o600)
 
 
@@ -241,7 +246,8 @@ def main() -> None:
             "run_dir": {"type": "path", "required": True},
             "user": {"type": "str", "default": "root"},
             "python": {"type": "path", "default": "/usr/bin/python3"},
-            "plan": {"type": "dict", "default": {}, "no_log": True},
+            "plan": {"type": "dict", "default": {}},
+            "secret_env": {"type": "dict", "default": {}, "no_log": True},
             "scripts": {"type": "dict", "default": {}},
             "stop_grace": {"type": "float", "default": 10},
         },

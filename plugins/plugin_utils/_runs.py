@@ -58,9 +58,9 @@ def stop_reason(folder: Path) -> str:
         return ""
 
 
-def masked(env: Mapping[str, str], secret: Mapping[str, Any] | tuple[str, ...]) -> dict[str, str]:
-    """An environment that may be shown."""
-    return {name: "********" if name in secret else value for name, value in env.items()}
+def shown_env(env: Mapping[str, str], secret: tuple[str, ...]) -> dict[str, str]:
+    """An environment as it may be shown: secret variables by name only."""
+    return {**env, **dict.fromkeys(secret, "********")}
 
 
 def last_lines(path: Path, count: int = 15) -> list[str]:

@@ -29,7 +29,9 @@ class Done:
     output: str
 
     def changed(self) -> dict[str, int]:
-        return {name: int(count) for name, count in re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", self.output, re.MULTILINE)}
+        """Changed tasks by node."""
+        found = re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", self.output, re.MULTILINE)
+        return {name: int(count) for name, count in found if name != "localhost"}
 
 
 class Lab:
@@ -74,5 +76,5 @@ class Lab:
 
     def podman(self, *args: str) -> str:
         """The engine of this lab, for what happens to a node from outside: a reboot, a power cut."""
-        wrapper = f"/var/lib/torchfleet-lab/{self.prefix}/podman.sh"
+        wrapper = "/var/lib/torchfleet-lab/podman.sh"
         return subprocess.run([wrapper, *args], capture_output=True, text=True, check=True, timeout=60).stdout

@@ -63,10 +63,17 @@ def test_bad_input_changes_nothing_and_names_the_culprit(lab, hosts, tmp_path, l
     assert hosts["node2"].check_output("hostname") == "node2"
 
 
+def is_up(host):
+    try:
+        return host.run("systemctl is-system-running").stdout.strip() in ("running", "degraded")
+    except RuntimeError:  # ssh finds no one there yet
+        return False
+
+
 def test_the_name_outlives_a_reboot(lab, hosts):
     lab.podman("restart", "--time", "2", f"{lab.prefix}-node3")
     deadline = time.monotonic() + 60
-    while hosts["node3"].run("systemctl is-system-running").stdout.strip() not in ("running", "degraded"):
+    while not is_up(hosts["node3"]):
         assert time.monotonic() < deadline, "node3 did not come back"
         time.sleep(0.5)
     assert hosts["node3"].check_output("hostname") == "node3"

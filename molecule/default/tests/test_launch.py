@@ -94,19 +94,22 @@ def transmitted(host):
     return int(host.file("/sys/class/net/eth1/statistics/tx_bytes").content_string)
 
 
-def test_check_mode_shows_the_plan_and_starts_nothing(lab, hosts, tmp_path, script):
+def test_check_mode_shows_the_plan_and_starts_nothing(lab, hosts, tmp_path):
+    (tmp_path / "never copied").mkdir()
+    script = tmp_path / "never copied" / "fine.py"
+    script.write_text(FAULTY, encoding="utf-8")
     done, manifest, _folder = launch(
         lab, tmp_path, script, "--check", "--diff", launch_args=["a b", "it's"], launch_secret_env={"HIDDEN": "s3cr3t"}
     )
     assert done.code == 0, done.output
     assert manifest is None
     assert "--nnodes=3 --nproc-per-node=1 --node-rank=2" in done.output
-    assert "cd '/var/lib/torchfleet/work/my code'" in done.output
+    assert "cd '/var/lib/torchfleet/work/never copied'" in done.output
     assert "GLOO_SOCKET_IFNAME=eth1" in done.output
     assert """'a b' 'it'"'"'s'""" in done.output
     assert "s3cr3t" not in done.output
     for host in hosts.values():
-        assert not host.file("/var/lib/torchfleet/work/my code").exists
+        assert not host.file("/var/lib/torchfleet/work/never copied").exists
 
 
 def test_arguments_environment_and_slots_arrive_as_they_are(lab, hosts, tmp_path, script):

@@ -15,7 +15,7 @@ import ipaddress
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._candidates import (
     BMC,
@@ -191,7 +191,6 @@ def _domains(
         networks = _networks(network)
     except ValueError as error:
         return [], [], [f"torchfleet_network is {network!r}, wanted a network such as 10.0.0.0/24 ({error})"]
-    passed_over = [passed for _candidates, passed in looked_at]
     domains, marks, problems = [], [], []
     for position, node in enumerate(nodes):
         mine = members(matrix.mine[position])

@@ -25,7 +25,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._candidates imp
 )
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import TRANSPORTS, Reason, normalise_address
 from ansible_collections.torchfleet.cluster.plugins.module_utils._rdma_choice import choose_rdma
-from ansible_collections.torchfleet.cluster.plugins.module_utils._reachability import Reachability, members
+from ansible_collections.torchfleet.cluster.plugins.module_utils._reachability import Reachability, listed, members
 
 # Speeds closer than this count as equal: a measurement is not more exact.
 _SAME_SPEED = 1.25
@@ -216,7 +216,7 @@ def _domains(
             seen = ", ".join(f"{name}: {why}" for name, why in passed_over[position].items()) or "no interfaces"
             problem = f"{node['name']} has no address that a peer could reach ({seen}): configure one of its interfaces"
         if problem and mine:
-            problem += f"; set it to one of {_listed([matrix.place(i) for i in mine], 6)}"
+            problem += f"; set it to one of {listed([matrix.place(i) for i in mine], 6)}"
         if problem:
             problems.append(problem)
         domains.append(sum(1 << i for i in allowed))
@@ -364,11 +364,6 @@ def _ranks(matrix: Reachability, domains: Sequence[int]) -> List[Any]:
 # ---- what is said about it
 
 
-def _listed(parts: Sequence[str], most: int) -> str:
-    more = len(parts) - most
-    return ", ".join(parts[:most]) + (f" and {more} more" if more > 0 else "")
-
-
 def _link_speed(matrix: Reachability, i: int, j: int) -> Tuple[float, str]:
     measured = matrix.measured.get((i, j))
     if measured:
@@ -407,7 +402,7 @@ def _others(matrix: Reachability, chosen: Sequence[int], node: int, passed_over:
             continue
         said[candidate.interface] = _why_not(matrix, chosen, node, index)
     said.update((name, why) for name, why in passed_over.items() if why != "loopback")
-    return [_listed([f"not {name}: {why}" for name, why in said.items()], 6)] if said else []
+    return [listed([f"not {name}: {why}" for name, why in said.items()], 6)] if said else []
 
 
 def _why_not(matrix: Reachability, chosen: Sequence[int], node: int, index: int) -> str:
@@ -417,13 +412,13 @@ def _why_not(matrix: Reachability, chosen: Sequence[int], node: int, index: int)
     peers = [i for i in like if matrix.owner[i] != node]
     for other in peers:
         if not matrix.ok(other, index):
-            return matrix.complaint(other, index)
+            return matrix.complaint([(other, index)])
         if not matrix.ok(index, other):
-            return matrix.complaint(index, other)
+            return matrix.complaint([(index, other)])
     present = {node} | {matrix.owner[i] for i in peers}
     missing = [name for at, name in enumerate(matrix.names) if at not in present]
     if missing:
-        return f"not a network of {_listed(missing, 3)}"
+        return f"not a network of {listed(missing, 3)}"
     if candidate.tier > taken.tier:
         return TIER_NAMES[candidate.tier]
     slowest = min(matrix.speeds[i] for i in like)
@@ -448,7 +443,7 @@ def _warnings(matrix: Reachability, chosen: Sequence[int]) -> List[str]:
     for (i, via), peers in detours.items():
         name = matrix.names[matrix.owner[i]]
         warnings.append(
-            f"{name} sends from {via} to {_listed(peers, 3)}, not from {matrix.place(i)}: "
+            f"{name} sends from {via} to {listed(peers, 3)}, not from {matrix.place(i)}: "
             "put the two interfaces into different subnets, or prefer this one in the routes"
         )
     mtus = {mtu for i in chosen for j in chosen if i != j for mtu in [matrix.path_mtu(i, j)] if mtu}
@@ -480,28 +475,26 @@ def _refusal(
     for node, name in enumerate(matrix.names):
         if node not in present:
             unused = [f"{interface}: {why}" for interface, why in passed_over[node].items() if why != "loopback"]
-            missing.append(f"{name} ({_listed(unused, 4)})" if unused else name)
+            missing.append(f"{name} ({listed(unused, 4)})" if unused else name)
 
     nearest = f"no choice of interfaces connects every pair of nodes; {label} comes nearest"
     said = list(dict.fromkeys(mark for mark in marks if mark))
     otherwise = _search(matrix, matrix.mine) if said else None
-    problems = []
+    groups_of_pairs = matrix.culprits(broken)
+    complaints = [matrix.complaint(pairs) for pairs in groups_of_pairs]
     if otherwise:
         places = [f"{name} {matrix.place(i)}" for name, i in zip(matrix.names, otherwise)]
-        problems.append(
-            f"{_listed(said, 3)}: that does not connect every pair of nodes. "
-            f"Remove the setting: without it, this would work: {_listed(places, 4)}"
+        first = (
+            f"{listed(said, 3)}: that does not connect every pair of nodes. "
+            f"Remove the setting: without it, this would work: {listed(places, 4)}"
         )
-        problems += [matrix.complaint(i, j) for i, j in broken[:20]]
     elif missing:
-        problems.append(f"{nearest}: give {_listed(missing, 6)} an address on it, or a route to and from it")
-        problems += [matrix.complaint(i, j) for i, j in broken[:20]]
+        first = f"{nearest}: give {listed(missing, 6)} an address on it, or a route to and from it"
     else:
-        i, j = broken[0]
-        problems.append(f"{nearest}, but {matrix.complaint(i, j)}: {matrix.remedy(i, j)}")
-        problems += [matrix.complaint(i, j) for i, j in broken[1:20]]
-    if len(broken) > 20:
-        problems.append(f"and {len(broken) - 20} more")
+        first = f"{nearest}, but {complaints.pop(0)}: {matrix.remedy(*groups_of_pairs[0][0])}"
+    problems = [first, *complaints[:12]]
+    if len(complaints) > 12:
+        problems.append(f"and {len(complaints) - 12} more such findings, see the matrix")
     if said and not otherwise:
-        problems.append(f"set by the user, and kept: {_listed(said, 3)}")
+        problems.append(f"set by the user, and kept: {listed(said, 3)}")
     return problems

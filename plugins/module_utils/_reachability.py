@@ -156,18 +156,36 @@ class Reachability:
         candidate = self.candidates[index]
         return f"{candidate.interface} {candidate.address}"
 
-    def complaint(self, source: int, target: int) -> str:
-        """`b does not reach a at 10.0.0.1 (no answer)`"""
+    def complaint(self, pairs: Sequence[Tuple[int, int]]) -> str:
+        """`b does not reach a at 10.0.0.1 on eth0 (no answer)`, for pairs with the same source or the same target."""
+        source, target = pairs[0]
         why = self.why(source, target)
-        seen = WHY.get(why, _ELSE)[1].format(source=self.names[self.owner[source]]) or why
-        mtu = self.path_mtu(source, target)
-        if why == "mtu" and mtu:
-            seen += f": above {mtu} bytes"
-        names = self.names
-        return (
-            f"{names[self.owner[source]]} does not reach {names[self.owner[target]]} "
-            f"at {self.candidates[target].address} on {self.candidates[target].interface} ({seen})"
-        )
+        sources = list(dict.fromkeys(self.names[self.owner[i]] for i, _target in pairs))
+        targets = list(dict.fromkeys(j for _source, j in pairs))
+        seen = WHY.get(why, _ELSE)[1].format(source="the sender" if len(sources) > 1 else sources[0]) or why
+        mtus = [mtu for mtu in (self.path_mtu(i, j) for i, j in pairs) if mtu]
+        if why == "mtu" and mtus:
+            seen += f": above {min(mtus)} bytes"
+        places = [f"{self.names[self.owner[j]]} at {self.candidates[j].address}" for j in targets]
+        on = f" on {self.candidates[target].interface}" if len(targets) == 1 else ""
+        do = "does" if len(sources) == 1 else "do"
+        return f"{listed(sources, 3)} {do} not reach {listed(places, 3)}{on} ({seen})"
+
+    def culprits(self, pairs: Sequence[Tuple[int, int]]) -> List[List[Tuple[int, int]]]:
+        """The broken pairs, gathered by whom most of them have in common, the largest gathering first."""
+        left = list(pairs)
+        found = []
+        while left:
+            groups: Dict[Tuple[str, int, str], List[Tuple[int, int]]] = {}
+            for i, j in left:
+                why = self.why(i, j)
+                groups.setdefault(("to", j, why), []).append((i, j))
+                groups.setdefault(("from", i, why), []).append((i, j))
+            largest = max(groups.values(), key=len)
+            found.append(largest)
+            taken = set(largest)
+            left = [pair for pair in left if pair not in taken]
+        return found
 
     def remedy(self, source: int, target: int) -> str:
         """What to change so that this link works, without a full stop."""
@@ -226,6 +244,12 @@ class Reachability:
 
 def _is_exact(link: Mapping[str, Any]) -> bool:
     return bool(link.get("source_address") or link.get("source_interface"))
+
+
+def listed(parts: Sequence[str], most: int) -> str:
+    """`a, b and 3 more`"""
+    more = len(parts) - most
+    return ", ".join(parts[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def members(mask: int) -> List[int]:

@@ -138,7 +138,9 @@ def test_reported_network(path: Path) -> None:
     for name, answer in right.items():
         answer = case.get("GLOO_SOCKET_IFNAME", answer)
         mine = next(node for node in nodes if node["name"] == name)
-        accepted = [i["name"] for i in mine["interfaces"] if re.search(rf"(?<![\w.]){re.escape(i['name'])}(?![\w.])", answer)]
+        accepted = [
+            i["name"] for i in mine["interfaces"] if re.search(rf"(?<![\w.]){re.escape(i['name'])}(?![\w.])", answer)
+        ]
         taken = choice.node(name).interface
         assert taken in set(accepted) - {"lo"}
         assert nccl_socket_ifname(taken) not in case["wrong_choices"]

@@ -29,6 +29,8 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._reachability i
 
 # Speeds closer than this count as equal: a measurement is not more exact.
 _SAME_SPEED = 1.25
+# By how many such steps a mixture of networks must be faster than one network for all: more than twice.
+_MIXTURE_GAIN = 3
 # Steps of the search before it gives up. Real networks need one per node; only contrived matrices come near.
 _SEARCH_STEPS = 20000
 
@@ -301,18 +303,38 @@ def _search(matrix: Reachability, domains: Sequence[int]) -> Optional[List[int]]
         if allowed in tried:
             continue
         tried.append(allowed)
-        chosen = _fastest(matrix, allowed, ranks)
-        if chosen is not None:
-            return chosen
+        fastest = _fastest(matrix, allowed, ranks)
+        if fastest is not None:
+            return fastest[0]
     return None
 
 
-def _fastest(matrix: Reachability, domains: Sequence[int], ranks: Sequence[Any]) -> Optional[List[int]]:
-    """The assignment whose slowest link is fastest, by halving over the speeds that occur."""
+def _fastest(matrix: Reachability, domains: Sequence[int], ranks: Sequence[Any]) -> Optional[Tuple[List[int], int]]:
+    """The assignment whose slowest link is fastest, and that speed's step.
+
+    One network for all nodes is taken before a mixture: many hosts answer for all of their addresses on any interface,
+    so that a mixture connects, and says little about the wires.
+    """
+    mixed = _fastest_of(matrix, domains, ranks, matrix.both)
+    if mixed is None:
+        return None
+    masks = [0] * len(matrix.candidates)
+    for group in matrix.groups.values():
+        mask = sum(1 << i for i in group)
+        for i in group:
+            masks[i] = mask
+    common = _fastest_of(matrix, domains, ranks, [both & mask for both, mask in zip(matrix.both, masks)])
+    return mixed if common is None or mixed[1] - common[1] > _MIXTURE_GAIN else common
+
+
+def _fastest_of(
+    matrix: Reachability, domains: Sequence[int], ranks: Sequence[Any], connected: Sequence[int]
+) -> Optional[Tuple[List[int], int]]:
+    """The same over the given connections, by halving over the speeds that occur."""
 
     def at_least(step: int) -> Optional[List[int]]:
         fast = sum(1 << i for i, speed in enumerate(matrix.speeds) if _step(speed) >= step)
-        both = list(matrix.both)
+        both = list(connected)
         for (i, j), mbps in matrix.measured.items():
             if _step(mbps) < step:
                 both[i] &= ~(1 << j)
@@ -330,7 +352,7 @@ def _fastest(matrix: Reachability, domains: Sequence[int], ranks: Sequence[Any])
             high = middle - 1
         else:
             best, low = found, middle
-    return best
+    return None if best is None else (best, steps[low])
 
 
 def _natural(name: str) -> Tuple[Tuple[int, int, str], ...]:

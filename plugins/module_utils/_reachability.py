@@ -16,6 +16,9 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._candidates import Candidate
 
+# Above this many Mb/s one TCP stream measures the processor; a known nominal speed then says more.
+_PROCESSOR_BOUND = 10000.0
+
 # why a link does not work: (mark in the printed matrix, what was seen, what to change)
 WHY: Dict[str, Tuple[str, str, str]] = {
     "timeout": (
@@ -67,8 +70,9 @@ class Reachability:
 
     `owner[i]` is the node (by position) of candidate `candidates[i]`; `mine[n]` the mask of node n's candidates;
     `both[i]` the candidates of other nodes that reach `i` and are reached from it. `measured` has the Mb/s of ordered
-    pairs; `speeds[i]` is the best that was measured through `i`, or else its nominal Mb/s. `groups` are candidates
-    that look like one network: those that share a subnet, and of the others those that share a name.
+    pairs (the nominal ones where a measurement cannot tell); `speeds[i]` is the best that was measured through `i`, or
+    else its nominal Mb/s. `groups` are candidates that look like one network: those that share a subnet, and of the
+    others those that share a name.
     """
 
     def __init__(
@@ -133,10 +137,14 @@ class Reachability:
                 if link.get("path_mtu"):
                     self._path_mtu[i, j] = int(link["path_mtu"])
                 if link.get("bandwidth_mbps"):
-                    self.measured[i, j] = float(link["bandwidth_mbps"])
+                    self.measured[i, j] = self._worth(i, j, float(link["bandwidth_mbps"]))
                 if link.get("via"):
                     self._via[i, j] = str(link["via"])
         return found
+
+    def _worth(self, i: int, j: int, mbps: float) -> float:
+        nominal = min(self.candidates[i].speed_mbps or 0, self.candidates[j].speed_mbps or 0)
+        return mbps if mbps < _PROCESSOR_BOUND else max(_PROCESSOR_BOUND, nominal)
 
     def ok(self, source: int, target: int) -> bool:
         return bool(self._out[source] >> target & 1)

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
 # Copyright (c) 2026 The torchfleet authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -15,10 +14,10 @@ description:
     path carries. That a NIC is up and has an address says nothing about whether the peers answer on it.
   - All nodes run O(state=listening), then all run O(state=probed) with everybody's listeners, then all run
     O(state=stopped).
-  - A listener is a background process with one ephemeral port on each address. It ends by O(state=stopped), or by itself
-    after O(lifetime).
+  - A listener is a background process with one ephemeral port on each address. It ends by O(state=stopped), or by
+    itself after O(lifetime).
   - Connections carry O(probe_id) and the name of the node, so that another machine with the same address is told apart.
-  - Nodes meet in rounds of disjoint pairs, so that none is flooded. Both directions are measured, each by its own sender.
+  - Nodes meet in rounds of disjoint pairs, so that none is flooded. Each direction is measured by its own sender.
 options:
   state:
     description:
@@ -201,6 +200,7 @@ stopped:
   sample: true
 """
 
+import contextlib
 import errno
 import heapq
 import os
@@ -213,6 +213,7 @@ from collections import deque
 from typing import Any, Deque, Dict, Generator, List, Mapping, Optional, Sequence, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.torchfleet.cluster.plugins.module_utils._candidates import all_addresses, find_candidates
 from ansible_collections.torchfleet.cluster.plugins.module_utils._probe import (
     EXCHANGE_BYTES,
@@ -667,10 +668,8 @@ def stop(probe_id: str, listener: Mapping[str, Any], timeout: float) -> bool:
                 sock.sendall(line(probe=probe_id, verb="stop"))
             except OSError:
                 continue
-            try:
+            with contextlib.suppress(OSError):
                 sock.recv(MAX_LINE)
-            except OSError:
-                pass
             return True
     return False
 

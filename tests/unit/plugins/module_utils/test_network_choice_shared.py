@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Set, Tuple
 
 import pytest
+
 from ansible_collections.torchfleet.cluster.plugins.module_utils._network_choice import (
     NetworkError,
     choose_network,

@@ -512,6 +512,11 @@ def _refusal(
         )
     elif missing:
         first = f"{nearest}: give {listed(missing, 6)} an address on it, or a route to and from it"
+    elif not merit(group)[0] and {matrix.why(i, j) for i, j in broken} <= {"timeout", "unreachable", "refused"}:
+        first = (
+            f"no node reaches another at any address, not on {label} either: let the firewalls accept TCP between "
+            "the nodes on all ports, or mend the cables, VLANs or routes"
+        )
     else:
         first = f"{nearest}, but {complaints.pop(0)}: {matrix.remedy(*groups_of_pairs[0][0])}"
     problems = [first, *complaints[:12]]

@@ -12,8 +12,8 @@ version_added: 0.1.0
 description:
   - Takes the facts of all nodes and the links that M(torchfleet.cluster.network_probe) measured, and chooses one
     interface per node so that every node reaches every other one at its chosen address, both ways.
-  - Real interfaces come before virtual ones and tunnels. Of several networks the one whose slowest link is fastest wins.
-    Interface names may differ from node to node.
+  - Real interfaces come before virtual ones and tunnels. Of several networks the one whose slowest link is fastest
+    wins. Interface names may differ from node to node.
   - Chooses InfiniBand or RoCE where every node has active ports, and the RoCE v2 GID index where NCCL does not choose
     that itself.
   - Fails with the matrix of who reaches whom, and with one sentence on what to change, where no choice connects all.

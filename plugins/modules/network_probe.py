@@ -51,9 +51,11 @@ options:
     type: int
     default: 120
   timeout:
-    description: Seconds to wait for a connection, and for each answer on it.
+    description:
+      - Seconds to wait for a connection, and for each answer on it.
+      - The kernel takes 3 seconds to find that nobody has an address in its own subnet.
     type: float
-    default: 3
+    default: 3.5
   round_interval:
     description: Seconds between the starts of two rounds. Rounds overlap, so that dead addresses cost their time once.
     type: float
@@ -683,7 +685,7 @@ def main() -> None:
             "interfaces": {"type": "list", "elements": "dict", "default": []},
             "listeners": {"type": "dict", "default": {}},
             "lifetime": {"type": "int", "default": 120},
-            "timeout": {"type": "float", "default": 3},
+            "timeout": {"type": "float", "default": 3.5},
             "round_interval": {"type": "float", "default": 0.05},
             "bandwidth_seconds": {"type": "float", "default": 0},
             "bandwidth_bytes": {"type": "int", "default": 1073741824},

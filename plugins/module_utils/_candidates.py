@@ -156,7 +156,7 @@ def guess_kind(name: str) -> str:
 
 def interface_name(interface: Mapping[str, Any]) -> str:
     """The name without the `@peer` that `ip` prints behind it."""
-    return str(interface.get("name") or "").split("@")[0]
+    return str(interface.get("name") or "").partition("@")[0]
 
 
 def _kind(interface: Mapping[str, Any]) -> str:

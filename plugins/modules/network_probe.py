@@ -235,17 +235,24 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._probe import (
     worth_measuring,
 )
 
-READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
 CHUNK = 262144
 MAX_OPEN = 400
 # A client of the listener that says nothing for this many seconds is dropped.
 PATIENCE = 30
 # How long answers to one burst of datagrams are awaited, and how often each size is sent.
-BURST_SECONDS, BURST_COPIES = 0.4, 2
+BURST_SECONDS = 0.4
+BURST_COPIES = 2
 
 # From the kernel's uapi headers: Python's socket module does not name them.
-IP_MTU_DISCOVER, IP_MTU, IPV6_MTU_DISCOVER, IPV6_MTU, PMTUDISC_PROBE = 10, 14, 23, 24, 3
-TCP_INFO_OPTIONS, TCP_OPTION_TIMESTAMPS = 5, 1
+IP_MTU_DISCOVER = 10
+IP_MTU = 14
+IPV6_MTU_DISCOVER = 23
+IPV6_MTU = 24
+PMTUDISC_PROBE = 3
+TCP_INFO_OPTIONS = 5
+TCP_OPTION_TIMESTAMPS = 1
 
 # A job yields a socket, the event it waits for and until when, and is sent whether that came in time.
 Wait = Tuple[socket.socket, int, float]

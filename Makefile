@@ -31,7 +31,7 @@ molecule: venv ## The molecule scenarios on real three-node labs
 	@scripts/molecule.sh
 
 bench: venv ## Measure, and write docs/benchmarks.md
-	@python scripts/bench.py
+	@TORCH_INDEX="$${TORCH_INDEX-$$(python scripts/torch_index.py)}" python tests/bench/run.py $(SECTION)
 
 clean: ## Take the lab down and leave nothing of it behind
 	@scripts/clean.sh

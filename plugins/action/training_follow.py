@@ -122,6 +122,8 @@ class ActionModule(ActionBase):
 
     def _interrupted(self, number: int, _frame: Any) -> None:
         _runs.order_stop(self._folder, f"ended by {signal.Signals(number).name} on the controller")
+        # Ansible itself ends before the run is judged.
+        _runs.update_manifest(self._folder, state="interrupted")
 
     def _follow(self) -> Dict[str, Any]:
         state: Dict[str, Any] = {}

@@ -60,19 +60,25 @@ class Lab:
     def hosts(self) -> dict[str, Any]:
         return {name: self.host(name) for name in self.nodes}
 
-    def playbook(self, name: str, *options: str, cwd: Path = ROOT, timeout: int = 600, **variables: Any) -> Done:
-        """Run a playbook of the collection on the lab."""
+    def _call(self, name: str, options: tuple[str, ...], cwd: Path, variables: dict[str, Any]) -> dict[str, Any]:
         command = [str(Path(sys.executable).parent / "ansible-playbook"), str(ROOT / "playbooks" / f"{name}.yml")]
         command += ["-i", str(self.folder / "hosts.yml"), *options]
         if variables:
             command += ["-e", json.dumps(variables)]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
         environment |= {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_PIPELINING": "1", "PWD": str(cwd), "COLUMNS": "200"}
-        done = subprocess.run(
-            command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, timeout=timeout, check=False,
-        )  # fmt: skip
+        return {"args": command, "cwd": cwd, "env": environment, "stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "text": True}
+
+    def playbook(self, name: str, *options: str, cwd: Path = ROOT, timeout: int = 600, **variables: Any) -> Done:
+        """Run a playbook of the collection on the lab."""
+        call = self._call(name, options, cwd, variables)
+        done = subprocess.run(**call, stdout=subprocess.PIPE, timeout=timeout, check=False)
         return Done(done.returncode, done.stdout)
+
+    def start(self, name: str, output: Path, *options: str, cwd: Path = ROOT, **variables: Any) -> subprocess.Popen[str]:
+        """Start a playbook in a process group of its own, as a shell does; its output goes to a file."""
+        with output.open("w", encoding="utf-8") as stream:
+            return subprocess.Popen(**self._call(name, options, cwd, variables), stdout=stream, start_new_session=True)
 
     def podman(self, *args: str) -> str:
         """The engine of this lab, for what happens to a node from outside: a reboot, a power cut."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import time
 from pathlib import Path
 
@@ -158,6 +160,34 @@ def test_a_failing_rank_ends_the_run_everywhere_and_is_named(lab, hosts, tmp_pat
     if mode != "leave":
         assert manifest["outcome"]["first"]["rank"] == 1
     assert_nothing_left(hosts, manifest["run_id"])
+
+
+def test_ctrl_c_ends_the_run_on_every_node(lab, hosts, tmp_path, script):
+    process = lab.start("launch", tmp_path / "out", cwd=tmp_path, launch_script=str(script), launch_args=["long"])
+    wait_for(lambda: "up 2" in (tmp_path / "out").read_text(encoding="utf-8"), 60)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(60) != 0
+    manifest = json.loads(next(tmp_path.glob("runs/*/manifest.json")).read_text(encoding="utf-8"))
+    assert manifest["state"] == "interrupted"
+    assert_nothing_left(hosts, manifest["run_id"])
+
+
+def test_a_run_outlives_its_controller(lab, hosts, tmp_path, script):
+    process = lab.start("launch", tmp_path / "out", cwd=tmp_path, launch_script=str(script), launch_args=["long"])
+    wait_for(lambda: "up 2" in (tmp_path / "out").read_text(encoding="utf-8"), 60)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(60)
+    run_id = next(tmp_path.glob("runs/*/manifest.json")).parent.name
+    record = f"{RUN}/{run_id}/exit.json"
+    wait_for(lambda: all(host.file(record).exists for host in hosts.values()), 60)
+    assert all(json.loads(host.file(record).content_string)["code"] == 0 for host in hosts.values())
+
+
+def wait_for(condition, seconds):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.2)
 
 
 def test_a_time_limit_ends_the_run(lab, hosts, tmp_path, script):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
+UNITS = "systemctl list-units --all --no-legend 'torchfleet-*'"
 RUN = "/var/lib/torchfleet/runs"
 
 FAULTY = """
@@ -64,7 +65,7 @@ def assert_nothing_left(hosts, run_id):
         found = host.check_output(f"grep -lz 'TORCHFLEET_RUN_ID={run_id}' /proc/[0-9]*/environ 2>/dev/null || true")
         # The looking shell itself is no process of the run.
         assert found == "", f"{name}: {found}"
-        assert host.check_output("systemctl list-units --all --no-legend 'torchfleet-*'") == ""
+        assert host.check_output(UNITS) == ""
         assert not host.socket("tcp://0.0.0.0:29500").is_listening
         assert not host.socket("tcp://:::29500").is_listening
 
@@ -169,6 +170,8 @@ def test_ctrl_c_ends_the_run_on_every_node(lab, hosts, tmp_path, script):
     assert process.wait(60) != 0
     manifest = json.loads(next(tmp_path.glob("runs/*/manifest.json")).read_text(encoding="utf-8"))
     assert manifest["state"] == "interrupted"
+    # Ansible goes 5 s after the interrupt at the latest; its followers end the run in their own time.
+    wait_for(lambda: not any(host.check_output(UNITS) for host in hosts.values()), 30)
     assert_nothing_left(hosts, manifest["run_id"])
 
 

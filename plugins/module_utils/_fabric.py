@@ -492,7 +492,8 @@ def build_interfaces(
 
 def _finish(item: Interface, known: Mapping[str, Interface]) -> Interface:
     speed = item.speed_mbps
-    if speed is None and item.kind in ("vlan", "macvlan", "ipvlan", "bridge", "openvswitch"):
+    # A bridge reports its fastest port, a made-up 10000 where that is a veth.
+    if item.kind == "bridge" or (speed is None and item.kind in ("vlan", "macvlan", "ipvlan", "openvswitch")):
         speed = min((known[name].speed_mbps or 0 for name in item.hardware), default=0) or None
     usable, rank, reason = _candidate(item, known)
     return replace(item, speed_mbps=speed, is_candidate=usable, rank=rank, candidate_reason=reason)

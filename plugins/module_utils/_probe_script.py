@@ -28,7 +28,15 @@ import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 MARK = "@@torchfleet-probe@@"
-LIBRARIES = ("nccl", "cudnn", "cublas", "cublasLt", "cudart", "nvJitLink")
+# Library -> the word in the name of the wheel that ships it.
+LIBRARIES = {
+    "nccl": "nccl",
+    "cudnn": "cudnn",
+    "cublas": "cublas",
+    "cublasLt": "cublas",
+    "cudart": "cuda_runtime",
+    "nvJitLink": "nvjitlink",
+}
 PACKAGES = (
     "torch",
     "torchvision",
@@ -149,14 +157,13 @@ def library_path() -> List[str]:
     return [os.path.normpath(word or ".") for word in re.split("[:;]", value)] if value else []
 
 
-def owners(path: str) -> List[Dict[str, str]]:
+def owners(path: str, word: str) -> List[Dict[str, str]]:
     """The wheels that claim a file below a site-packages folder; there are two where one overwrote the other."""
     site, _, rest = path.partition("/nvidia/")
     found = []
-    stem = re.sub(r"[^a-z].*", "", os.path.basename(path)[3:].lower())
     for folder in sorted(glob.glob(os.path.join(glob.escape(site), "nvidia_*.dist-info"))):
         name, _, version = os.path.basename(folder)[: -len(".dist-info")].partition("-")
-        if stem not in name:
+        if word not in name:
             continue
         try:
             with open(os.path.join(folder, "RECORD"), encoding="utf-8") as stream:
@@ -197,7 +204,9 @@ def call_version(path: str, function: str) -> Dict[str, Any]:
 
 def copies_of(name: str, folders: Sequence[str], cache: Dict[str, List[str]], machine: int) -> List[Dict[str, Any]]:
     """Every copy of lib<name>.so* that a program of this node could meet, each real file once, all its places named."""
-    paths = [
+    preloaded = re.split(r"[:\s]+", os.environ.get("LD_PRELOAD", ""))
+    paths = [path for path in preloaded if os.path.basename(path).startswith(f"lib{name}.so")]
+    paths += [
         path for folder in folders for path in sorted(glob.glob(os.path.join(glob.escape(folder), f"lib{name}.so*")))
     ]
     paths += [path for soname in sorted(cache) if soname.startswith(f"lib{name}.so") for path in cache[soname]]
@@ -210,7 +219,7 @@ def copies_of(name: str, folders: Sequence[str], cache: Dict[str, List[str]], ma
                 continue
             found[real] = {"path": path, "real_path": real, "places": [], "packages": []}
             if "/nvidia/" in path:
-                found[real]["packages"] = owners(path)
+                found[real]["packages"] = owners(path, LIBRARIES[name])
         if path not in found[real]["places"]:
             found[real]["places"].append(path)
     return list(found.values())
@@ -250,7 +259,7 @@ def about_python() -> Dict[str, Any]:
     }
 
 
-def find_libraries() -> Dict[str, Any]:
+def find_libraries(names: Sequence[str]) -> Dict[str, Any]:
     sites, cache, machine = site_dirs(), linker_cache(), own_machine()
     torch, ahead = torch_linking(sites), library_path()
     linking = (torch or {}).get("linking") or {}
@@ -261,7 +270,7 @@ def find_libraries() -> Dict[str, Any]:
     ]
     folders = linking.get("rpath", []) + ahead + linking.get("runpath", []) + wheels
     folders += ([torch["lib"]] if torch else []) + [os.path.join(sys.prefix, "lib")] + system
-    wanted = r"lib({})\.so".format("|".join(LIBRARIES))
+    wanted = r"lib({})\.so".format("|".join(names))
     report: Dict[str, Any] = {
         "python": about_python(),
         "site_dirs": sites,
@@ -271,7 +280,7 @@ def find_libraries() -> Dict[str, Any]:
         "ld_preload": os.environ.get("LD_PRELOAD", ""),
         "torch": torch,
         "cache": {name: paths for name, paths in cache.items() if re.match(wanted, name)},
-        "libraries": {name: copies_of(name, folders, cache, machine) for name in LIBRARIES},
+        "libraries": {name: copies_of(name, folders, cache, machine) for name in names},
         "versions": {},
     }
     plugins = []
@@ -363,8 +372,12 @@ def load_torch(report: Dict[str, Any]) -> None:
     emit(report)
     if found["cuda"] or found["hip"]:
         found["cudnn"] = _guarded(torch.backends.cudnn.version)
+        # torch's own answer is the version it was compiled with; the library that is loaded may be another.
         version = _guarded(torch.cuda.nccl.version)
-        found["nccl"] = list(version) if isinstance(version, tuple) else version
+        found["nccl_built_with"] = list(version) if isinstance(version, tuple) else version
+        loaded = [path for path in mapped_libraries() if os.path.basename(path).startswith("libnccl.so")]
+        if loaded:
+            found["nccl"] = call_version(loaded[0], "ncclGetVersion").get("value")
         emit(report)
     available = _guarded(torch.cuda.is_available)
     found["cuda_available"] = available
@@ -394,7 +407,7 @@ def main(stage: str, seconds: float) -> None:
     if stage == "torch":
         load_torch({})
         return
-    report = find_libraries()
+    report = find_libraries(("nccl", "cudnn") if stage == "libraries" else tuple(LIBRARIES))
     if stage == "packages":
         report["packages"] = find_packages()
     emit(report)

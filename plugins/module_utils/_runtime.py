@@ -48,7 +48,7 @@ CUDA_REASONS = (
 
 @dataclass(frozen=True)
 class LibraryCopy:
-    """One file that holds a library. `origin` is `wheel`, `torch`, `conda` or `system`.
+    """One file that holds a library, and all the `places` (links) it is met at. `origin`: `wheel torch conda system`.
 
     `packages` are the wheels that claim it (`name version`): two of them overwrote each other. `version` is '' where it
     was not asked or not answered, and `problem` says why.
@@ -57,6 +57,7 @@ class LibraryCopy:
     path: str
     real_path: str
     origin: str
+    places: Tuple[str, ...] = ()
     version: str = ""
     told_by: str = ""
     problem: str = ""
@@ -67,9 +68,10 @@ class LibraryCopy:
 class Library:
     """Which copy of a library the interpreter's programs load, and the others beside it.
 
-    `found_by` is how: `preload`, `rpath`, `ld_library_path`, `runpath`, `wheel`, `cache`, `default`, or `mapped` where a
-    process that had loaded it was looked at. `shadowed_by` names the variable that put this copy before the wheel's
-    own; `ahead` are copies in LD_LIBRARY_PATH, which other programs take even where torch does not.
+    `found_by` is how: `preload`, `rpath`, `ld_library_path`, `runpath`, `wheel`, `cache`, `default`, or `mapped` where
+    only a process that had loaded it could tell. `shadowed_by` names what put this copy before the wheel's own
+    (`LD_LIBRARY_PATH`, `LD_PRELOAD`, `system`). `ahead` are copies in LD_LIBRARY_PATH: other programs take those even
+    where torch does not.
     """
 
     name: str
@@ -99,23 +101,14 @@ def probe_source() -> str:
     return str(loader.get_source(_probe_script.__name__))
 
 
-def nccl_version(code: int) -> str:
-    """ncclGetVersion's number: 2708 -> 2.7.8, and from 2.9 on 21003 -> 2.10.3 (NCCL_VERSION in nccl.h)."""
-    if code < 10000:
-        return f"{code // 1000}.{code % 1000 // 100}.{code % 100}"
-    return f"{code // 10000}.{code % 10000 // 100}.{code % 100}"
+def decode_version(code: int) -> str:
+    """The number that ncclGetVersion or cudnnGetVersion returns.
 
-
-def cudnn_version(code: int) -> str:
-    """cudnnGetVersion's number: 8902 -> 8.9.2, and from 9.0 on 92800 -> 9.28.0 (CUDNN_VERSION in cudnn_version.h)."""
-    if code < 10000:
-        return f"{code // 1000}.{code % 1000 // 100}.{code % 100}"
-    return f"{code // 10000}.{code % 10000 // 100}.{code % 100}"
-
-
-def cuda_version(code: int) -> str:
-    """CUDA's own number: 12040 -> 12.4 (CUDART_VERSION)."""
-    return f"{code // 1000}.{code % 1000 // 10}"
+    Up to NCCL 2.8 and cuDNN 8 it is 2708 -> 2.7.8, 8902 -> 8.9.2; since then 23203 -> 2.32.3, 92800 -> 9.28.0
+    (NCCL_VERSION in nccl.h, CUDNN_VERSION in cudnn_version.h).
+    """
+    unit = 1000 if code < 10000 else 10000
+    return f"{code // unit}.{code % unit // 100}.{code % 100}"
 
 
 def _ending(rc: int, stderr: str) -> Tuple[str, str]:
@@ -149,15 +142,14 @@ def read_probe(rc: int, stdout: str, stderr: str) -> Probe:
     return Probe(status, report, problem)
 
 
-def _origin(path: str, report: Mapping[str, Any]) -> str:
-    torch = report.get("torch") or {}
-    if torch.get("path") and path.startswith(torch["path"] + "/"):
-        return "torch"
-    if any(path.startswith(folder + "/") for folder in report.get("wheel_dirs") or ()):
-        return "wheel"
-    python = report.get("python") or {}
-    if python.get("is_conda") and path.startswith(str(python.get("prefix")) + "/"):
-        return "conda"
+def _origin(paths: Sequence[str], report: Mapping[str, Any]) -> str:
+    torch, python = report.get("torch") or {}, report.get("python") or {}
+    folders = [("wheel", folder) for folder in report.get("wheel_dirs") or ()]
+    folders += [("torch", torch["path"])] if torch.get("path") else []
+    folders += [("conda", python["prefix"])] if python.get("is_conda") else []
+    for origin, folder in folders:
+        if any(path.startswith(f"{folder}/") for path in paths):
+            return origin
     return "system"
 
 
@@ -165,8 +157,7 @@ def _version(name: str, real_path: str, report: Mapping[str, Any]) -> Tuple[str,
     """Version, who told it, and the problem."""
     answer = (report.get("versions") or {}).get(real_path) or {}
     if "value" in answer:
-        decode = nccl_version if name == "nccl" else cudnn_version
-        return decode(int(answer["value"])), "call", ""
+        return decode_version(int(answer["value"])), "call", ""
     if "text" in answer:
         return ".".join(answer["text"].split(".")[:3]), answer.get("told_by", ""), ""
     numbered = re.search(r"\.so\.(\d+\.\d+[.\d]*)$", real_path)
@@ -178,7 +169,7 @@ def _version(name: str, real_path: str, report: Mapping[str, Any]) -> Tuple[str,
 def _copies(name: str, report: Mapping[str, Any]) -> Tuple[LibraryCopy, ...]:
     found = []
     for raw in (report.get("libraries") or {}).get(name) or ():
-        packages = raw.get("packages") or ()
+        packages = raw.get("packages") or []
         version, told_by, problem = _version(name, raw["real_path"], report)
         if not version and not problem and len(packages) == 1:
             version, told_by = packages[0]["version"], "wheel"
@@ -186,7 +177,8 @@ def _copies(name: str, report: Mapping[str, Any]) -> Tuple[LibraryCopy, ...]:
             LibraryCopy(
                 path=raw["path"],
                 real_path=raw["real_path"],
-                origin=_origin(raw["path"], report),
+                origin=_origin(raw["places"], report),
+                places=tuple(raw["places"]),
                 version=version,
                 told_by=told_by,
                 problem=problem,
@@ -196,8 +188,10 @@ def _copies(name: str, report: Mapping[str, Any]) -> Tuple[LibraryCopy, ...]:
     return tuple(found)
 
 
-def _soname_key(soname: str) -> List[int]:
-    return [int(part) for part in re.findall(r"\d+", soname.partition(".so")[2])]
+def _soname_rank(name: str) -> Tuple[int, int]:
+    """Newest major version first, and of one major the name that programs ask for: libcudnn.so.9, not .so.9.1.0."""
+    numbers = re.findall(r"\d+", name.partition(".so")[2])
+    return (int(numbers[0]) if numbers else -1, -len(numbers))
 
 
 def resolve(name: str, report: Mapping[str, Any]) -> Tuple[str, str]:
@@ -210,18 +204,15 @@ def resolve(name: str, report: Mapping[str, Any]) -> Tuple[str, str]:
     places = {place for raw in (report.get("libraries") or {}).get(name) or () for place in raw["places"]}
     stem = f"lib{name}.so"
     needed = [soname for soname in linking.get("needed") or () if soname.startswith(stem)]
+    of_torch = bool(needed)
     if not needed:
-        present = {os.path.basename(place) for place in places} - {stem}
-        needed = sorted(present, key=_soname_key)[-1:]
-    if name == "nccl" and not needed:
-        needed = [stem]
+        needed = sorted({os.path.basename(place) for place in places}, key=_soname_rank)[-1:]
     if not needed:
         return "", ""
     soname = needed[0]
     for path in re.split(r"[:\s]+", str(report.get("ld_preload") or "")):
         if os.path.basename(path).startswith(stem):
             return path, "preload"
-    of_torch = any(soname == other for other in linking.get("needed") or ())
     rpath = linking.get("rpath") if of_torch and not linking.get("runpath") else ()
     steps: List[Tuple[str, Sequence[str]]] = [
         ("rpath", rpath or ()),
@@ -256,58 +247,55 @@ def build_library(name: str, report: Mapping[str, Any], mapped: Iterable[str] = 
     followed.
     """
     copies = _copies(name, report)
-    loaded = [path for path in mapped if re.match(rf"lib{name}[-.]", os.path.basename(path))]
     path, how = resolve(name, report)
-    if loaded:
-        # The search names the way in; the process has the last word on the file.
-        how = how if os.path.realpath(path or "/") == loaded[0] or path == loaded[0] else "mapped"
-        path = loaded[0]
+    mine = _copy_at(path, copies)
+    loaded = next((path for path in mapped if re.match(rf"lib{name}[-.]", os.path.basename(path))), "")
+    # The search names the way in; a process that has loaded the library has the last word on the file.
+    if loaded and loaded not in (path, mine.real_path if mine else ""):
+        path, how, mine = loaded, "mapped", _copy_at(loaded, copies)
     if not path:
         reason = "no copy is found" if not copies else "there are copies, and none is where the linker looks"
-        return Library(name, duplicate=_duplicate(copies), copies=copies, problem=reason)
-    mine = next((copy for copy in copies if path in (copy.path, copy.real_path)), None)
-    mine = mine or next((copy for copy in copies if path in _places(name, copy, report)), None)
-    folders = [folder for folder in report.get("ld_library_path") or ()]
-    ahead = tuple(
-        place
-        for raw in (report.get("libraries") or {}).get(name) or ()
-        for place in raw["places"]
-        if os.path.dirname(place) in folders
-    )
+        return Library(name, duplicate=_duplicate(path, copies), copies=copies, problem=reason)
+    folders = list(report.get("ld_library_path") or ())
+    ahead = tuple(place for copy in copies for place in copy.places if os.path.dirname(place) in folders)
+    origin = mine.origin if mine else _origin([path], report)
     wheel_has_one = any(copy.origin in ("wheel", "torch", "conda") for copy in copies)
-    bundled = (mine.origin if mine else _origin(path, report)) in ("wheel", "torch", "conda")
     shadowed_by = ""
-    if wheel_has_one and not bundled:
+    if wheel_has_one and origin == "system":
         by_path = how == "ld_library_path" or os.path.dirname(path) in folders
         shadowed_by = "LD_PRELOAD" if how == "preload" else "LD_LIBRARY_PATH" if by_path else "system"
     return Library(
         name=name,
         path=path,
         version=mine.version if mine else _version(name, path, report)[0],
-        origin=mine.origin if mine else _origin(path, report),
+        origin=origin,
         found_by=how,
         shadowed_by=shadowed_by,
-        duplicate=_duplicate(copies),
+        duplicate=_duplicate(path, copies),
         ahead=ahead,
         copies=copies,
         problem=mine.problem if mine else "",
     )
 
 
-def _places(name: str, copy: LibraryCopy, report: Mapping[str, Any]) -> Sequence[str]:
-    for raw in (report.get("libraries") or {}).get(name) or ():
-        if raw["real_path"] == copy.real_path:
-            return list(raw["places"])
-    return ()
+def _copy_at(path: str, copies: Iterable[LibraryCopy]) -> Optional[LibraryCopy]:
+    return next((copy for copy in copies if path == copy.real_path or path in copy.places), None)
 
 
-def _duplicate(copies: Sequence[LibraryCopy]) -> bool:
-    return len(copies) > 1 or any(len(copy.packages) > 1 for copy in copies)
+def _duplicate(path: str, copies: Iterable[LibraryCopy]) -> bool:
+    """Whether two files, or two wheels in one file, offer the major version that is loaded."""
+    rivals = [copy for copy in copies if not path or _major([path]) in (_major(copy.places), -1)]
+    return len(rivals) > 1 or any(len(copy.packages) > 1 for copy in rivals)
+
+
+def _major(paths: Iterable[str]) -> int:
+    """The major version in a library's names; -1 where only the name for the compiler (`.so`) is there."""
+    return max(_soname_rank(os.path.basename(path))[0] for path in paths)
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A network, tuner or profiler plugin of NCCL. `found_by_nccl` tells whether a plain dlopen of its name finds it."""
+    """A network, tuner or profiler plugin of NCCL. `found_by_nccl`: whether a plain dlopen of its name finds it."""
 
     path: str
     kind: str
@@ -333,11 +321,7 @@ def build_plugins(report: Mapping[str, Any]) -> Tuple[Plugin, ...]:
         plugin = Plugin(raw["path"], kind.group(1), kind.group(2) or "", reachable)
         known = found.get(raw["real_path"])
         # Of the links to one file the one that NCCL asks for counts: it ends in .so.
-        if (
-            known is None
-            or (not known.found_by_nccl and reachable)
-            or (not known.path.endswith(".so") and base.endswith(".so"))
-        ):
+        if known is None or (reachable, base.endswith(".so")) > (known.found_by_nccl, known.path.endswith(".so")):
             found[raw["real_path"]] = plugin
     return tuple(found.values())
 
@@ -376,7 +360,7 @@ def _cuda_reason(torch: Mapping[str, Any], probe: Probe) -> Tuple[str, str]:
 
 def _nccl_of_torch(raw: Any) -> str:
     if isinstance(raw, int):
-        return nccl_version(raw)
+        return decode_version(raw)
     return ".".join(str(part) for part in raw) if raw else ""
 
 
@@ -398,18 +382,18 @@ def unsupported_devices(devices: Iterable[Mapping[str, Any]], arch_list: Sequenc
     return tuple(found)
 
 
-def build_torch(probe: Probe, installed: bool) -> Dict[str, Any]:
-    """What the torch stage of the probe tells, with a typed status. `installed`: whether the packages stage saw torch."""
-    torch = probe.report.get("torch") or {}
-    result: Dict[str, Any] = {
-        "status": "ok",
-        "problem": "",
+def skipped_torch(status: str, problem: str = "") -> Dict[str, Any]:
+    """The facts about a torch that was not imported, all keys there and empty."""
+    return {
+        "status": status,
+        "problem": problem,
         "version": "",
         "path": "",
         "cuda": None,
         "hip": None,
         "cudnn": "",
         "nccl": "",
+        "nccl_built_with": "",
         "arch_list": [],
         "cxx11_abi": None,
         "distributed": None,
@@ -421,6 +405,12 @@ def build_torch(probe: Probe, installed: bool) -> Dict[str, Any]:
         "devices": [],
         "unsupported_devices": [],
     }
+
+
+def build_torch(probe: Probe, installed: bool) -> Dict[str, Any]:
+    """What the torch stage tells, with a typed status. `installed`: whether the packages stage saw a torch."""
+    torch = probe.report.get("torch") or {}
+    result = skipped_torch("ok")
     if not torch.get("imported"):
         if torch:
             result["status"] = _torch_failure(str(torch.get("error_type")), str(torch.get("error")))
@@ -434,8 +424,10 @@ def build_torch(probe: Probe, installed: bool) -> Dict[str, Any]:
     for key in ("version", "path", "cuda", "hip", "arch_list", "cxx11_abi", "distributed", "gloo"):
         result[key] = torch.get(key)
     result["import_seconds"] = torch.get("seconds")
-    result["cudnn"] = cudnn_version(int(torch["cudnn"])) if torch.get("cudnn") else ""
-    result["nccl"] = _nccl_of_torch(torch.get("nccl"))
+    result["cudnn"] = decode_version(int(torch["cudnn"])) if torch.get("cudnn") else ""
+    result["nccl_built_with"] = _nccl_of_torch(torch.get("nccl_built_with"))
+    # A library linked into torch itself cannot be asked, and is the one it was built with.
+    result["nccl"] = _nccl_of_torch(torch.get("nccl")) or result["nccl_built_with"]
     result["cuda_available"] = torch.get("cuda_available", False)
     if not result["cuda_available"]:
         result["cuda_reason"], result["cuda_message"] = _cuda_reason(torch, probe)
@@ -453,17 +445,16 @@ def compiler_version(text: str) -> str:
     release = re.search(r"release (\d+\.\d+), V(\d+\.\d+\.\d+)", text)
     if release:
         return release.group(2)
-    first = text.strip().splitlines()[0] if text.strip() else ""
     # Distributions put a version of their own in brackets before the compiler's.
-    bare = re.sub(r"\([^)]*\)", " ", first)
-    found = re.findall(r"(?<![\w.])(\d+\.\d+(?:\.\d+)?)(?![\w.]*[A-Za-z]{3})", bare)
-    return str(found[0]) if found else ""
+    bare = re.sub(r"\([^)]*\)", " ", text.strip().partition("\n")[0])
+    found = re.search(r"(?<![\w.-])\d+\.\d+(\.\d+)?", bare)
+    return found.group() if found else ""
 
 
 def nvcc_candidates(
     environment: Mapping[str, str], site_dirs: Iterable[str], prefix: str
 ) -> Tuple[Tuple[str, str], ...]:
-    """Where nvcc may be, best first, as (glob pattern, how): what torch's and DeepSpeed's builds ask, then the wheels."""
+    """Where nvcc may be, as (glob pattern, how), best first: what torch's and DeepSpeed's builds ask, then wheels."""
     found = [
         (os.path.join(environment[name], "bin", "nvcc"), name)
         for name in ("CUDA_HOME", "CUDA_PATH")

@@ -1,0 +1,862 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nccl_facts
+short_description: Gather facts about all that NCCL and gloo depend on
+version_added: 0.1.0
+author:
+  - The torchfleet authors (@torchfleet)
+description:
+  - Reads the node's network interfaces, routes and RDMA devices, the NCCL and cuDNN that an interpreter would load,
+    NCCL's plugins, what GPUDirect needs, limits, shared memory, and the NCCL and gloo variables already set somewhere.
+  - Interfaces are told apart by what they are, not by their names.
+  - Missing hardware, a missing tool or a missing interpreter is a result of this module, never a failure of it.
+  - Changes nothing on the node.
+extends_documentation_fragment:
+  - ansible.builtin.action_common_attributes
+  - ansible.builtin.action_common_attributes.facts
+attributes:
+  check_mode:
+    support: full
+    details: The module changes nothing.
+  diff_mode:
+    support: none
+  facts:
+    support: full
+  platform:
+    support: full
+    platforms: linux
+options:
+  python:
+    description:
+      - Path of the interpreter that runs the training. It is asked which NCCL and cuDNN its programs would load.
+      - Torch is not imported for this.
+    type: path
+    default: /opt/torchfleet/venv/bin/python
+  environment:
+    description:
+      - Variables that a run adds to its environment, for example E(LD_LIBRARY_PATH). They decide which one it loads.
+    type: dict
+    default: {}
+  home:
+    description:
+      - Home directory in which to look for files that set variables.
+      - If not given, that of the user who runs the module.
+    type: path
+  vendor_tools:
+    description:
+      - Whether to ask C(ibv_devinfo), C(show_gids), C(ibdev2netdev) and C(lspci) too, where they are installed.
+      - The kernel's own files say the same, apart from the ports' active MTU. The tools take seconds on a node with
+        many devices.
+    type: bool
+    default: false
+notes:
+  - The same values are returned as RV(ansible_facts.torchfleet_nccl) and at the top of the result.
+  - Limits are those of the session in which the module runs. With C(become) that is a session of C(sudo).
+seealso:
+  - module: torchfleet.cluster.runtime_facts
+  - module: torchfleet.cluster.gpu_facts
+  - name: NCCL's environment variables
+    description: The variables that NCCL reads, and its configuration files.
+    link: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
+"""
+
+EXAMPLES = r"""
+- name: Gather facts about network, NCCL and limits
+  torchfleet.cluster.nccl_facts:
+  register: nccl
+
+- name: Show which interfaces training could use
+  ansible.builtin.debug:
+    msg: "{{ nccl.interfaces | selectattr('is_candidate') | sort(attribute='rank') | map(attribute='name') }}"
+
+- name: Find the library that a run with an LD_LIBRARY_PATH of its own would load
+  torchfleet.cluster.nccl_facts:
+    python: /opt/conda/envs/train/bin/python
+    environment:
+      LD_LIBRARY_PATH: /usr/local/cuda/lib64
+
+- name: Name the files in which somebody has set NCCL variables
+  ansible.builtin.debug:
+    msg: "{{ ansible_facts['torchfleet_nccl'].variables | map(attribute='source') | unique }}"
+"""
+
+RETURN = r"""
+ansible_facts:
+  description: The facts.
+  returned: always
+  type: dict
+  contains:
+    torchfleet_nccl:
+      description: All of the values below, under the same names.
+      returned: always
+      type: dict
+      sample: {"interfaces": [], "rdma": []}
+interfaces:
+  description: Network interfaces in the kernel's order.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name.
+      type: str
+      returned: always
+      sample: enp65s0f0np0
+    kind:
+      description:
+        - What it is. One of V(loopback), V(ethernet), V(infiniband), V(wireless), V(usb), V(bmc), V(bond), V(team),
+          V(bridge), V(openvswitch), V(vlan), V(macvlan), V(ipvlan), V(veth), V(tun), V(wireguard), V(vxlan), V(tunnel),
+          V(dummy), V(vrf), V(other).
+      type: str
+      returned: always
+      sample: ethernet
+    state:
+      description: V(up) or V(down).
+      type: str
+      returned: always
+      sample: up
+    down_reason:
+      description: Why it is down.
+      type: str
+      returned: always
+      sample: no carrier
+    addresses:
+      description:
+        - Addresses with RV(interfaces[].addresses[].address), C(prefix), C(family) (V(ipv4) or V(ipv6)), C(scope),
+          C(peer) on a point-to-point link, C(link_local), C(usable) and C(flags).
+      type: list
+      elements: dict
+      returned: always
+      contains:
+        address:
+          description: The address.
+          type: str
+          returned: always
+          sample: 10.0.0.1
+      sample:
+        - {"address": "10.0.0.1", "prefix": 24, "family": "ipv4", "scope": "global", "peer": null, "link_local": false,
+           "usable": true, "flags": []}
+    mtu:
+      description: MTU in bytes.
+      type: int
+      returned: always
+      sample: 9000
+    speed_mbps:
+      description: Speed in megabits a second. V(null) if the driver does not tell, or only tells a made-up figure.
+      type: int
+      returned: always
+      sample: 100000
+    mac:
+      description: Hardware address.
+      type: str
+      returned: always
+      sample: 02:00:00:00:00:01
+    ifindex:
+      description: The kernel's number.
+      type: int
+      returned: always
+      sample: 2
+    driver:
+      description: Driver.
+      type: str
+      returned: always
+      sample: mlx5_core
+    bus:
+      description: Bus of the device, V(pci), V(usb), V(virtio), V(vmbus) and so on.
+      type: str
+      returned: always
+      sample: pci
+    pci_address:
+      description: PCI address of the device.
+      type: str
+      returned: always
+      sample: "0000:41:00.0"
+    numa_node:
+      description: NUMA node. V(null) if there is none.
+      type: int
+      returned: always
+      sample: 0
+    master:
+      description: The bond, bridge or VRF that it is a member of.
+      type: str
+      returned: always
+      sample: bond0
+    lower:
+      description: Interfaces of this node that it stands on.
+      type: list
+      elements: str
+      returned: always
+      sample: [eno1, eno2]
+    hardware:
+      description: The real network cards at the bottom, itself included. Empty on a bridge for containers.
+      type: list
+      elements: str
+      returned: always
+      sample: [eno1, eno2]
+    vlan_id:
+      description: VLAN number.
+      type: int
+      returned: always
+      sample: 2093
+    bond_mode:
+      description: Mode of a bond.
+      type: str
+      returned: always
+      sample: 802.3ad
+    peer_elsewhere:
+      description: Whether its other end or parent is in another network namespace.
+      type: bool
+      returned: always
+      sample: false
+    rdma_device:
+      description: RDMA device of the same port.
+      type: str
+      returned: always
+      sample: mlx5_0
+    alt_names:
+      description: Other names.
+      type: list
+      elements: str
+      returned: always
+      sample: [enp4s0]
+    is_virtual_function:
+      description: Whether it is an SR-IOV virtual function.
+      type: bool
+      returned: always
+      sample: false
+    is_bmc:
+      description: Whether it leads to the board's management controller.
+      type: bool
+      returned: always
+      sample: false
+    link_local_only:
+      description: Whether all its addresses are link-local.
+      type: bool
+      returned: always
+      sample: false
+    is_candidate:
+      description: Whether training could use it. Only a measurement tells whether peers can be reached.
+      type: bool
+      returned: always
+      sample: true
+    rank:
+      description: How good its kind is, V(0) for real network cards and what stands on them.
+      type: int
+      returned: always
+      sample: 0
+    candidate_reason:
+      description: Why it has that rank, or is no candidate.
+      type: str
+      returned: always
+      sample: hardware
+routes:
+  description:
+    - Routes of the main table, a multipath route once a hop. Each has C(destination) (a CIDR), C(interface), C(family),
+      C(gateway), C(source), C(metric), C(scope) and C(protocol).
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - {"destination": "0.0.0.0/0", "interface": "eno1", "family": "ipv4", "gateway": "10.0.0.254", "source": "",
+       "metric": 100, "scope": "global", "protocol": "dhcp"}
+rdma:
+  description: RDMA devices, V(mlx5_2) before V(mlx5_10).
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name.
+      type: str
+      returned: always
+      sample: mlx5_0
+    hca_type:
+      description: Type as the driver names it.
+      type: str
+      returned: always
+      sample: MT4129
+    model:
+      description: Model, if the type is known.
+      type: str
+      returned: always
+      sample: ConnectX-7
+    firmware:
+      description: Firmware version.
+      type: str
+      returned: always
+      sample: 28.41.1000
+    board_id:
+      description: Board identifier.
+      type: str
+      returned: always
+      sample: MT_0000000838
+    node_guid:
+      description: GUID.
+      type: str
+      returned: always
+      sample: "0002:c903:0000:0001"
+    transport:
+      description: V(ib), V(roce), V(iwarp) or V(other).
+      type: str
+      returned: always
+      sample: ib
+    driver:
+      description: Driver.
+      type: str
+      returned: always
+      sample: mlx5_core
+    pci_address:
+      description: PCI address.
+      type: str
+      returned: always
+      sample: "0000:41:00.0"
+    numa_node:
+      description: NUMA node. V(null) if there is none.
+      type: int
+      returned: always
+      sample: 0
+    is_virtual_function:
+      description: Whether it is an SR-IOV virtual function.
+      type: bool
+      returned: always
+      sample: false
+    is_soft:
+      description: Whether it is emulated in software, as Soft-RoCE is.
+      type: bool
+      returned: always
+      sample: false
+    ports:
+      description:
+        - Ports with C(port), C(state) (V(ACTIVE), V(DOWN), V(INIT), V(ARMED)), C(phys_state), C(rate_gbps),
+          C(link_layer), C(netdev), C(active_mtu) (only with O(vendor_tools=true)), C(nccl_name),
+          C(roce_v2_gid_index) and C(gids).
+        - Each GID has C(index), C(gid), C(type) (V(IB), V(RoCE v1) or V(RoCE v2)), C(ipv4), C(netdev) and
+          C(link_local).
+      type: list
+      elements: dict
+      returned: always
+      sample:
+        - {"port": 1, "state": "ACTIVE", "phys_state": "LinkUp", "rate_gbps": 400.0, "link_layer": "Ethernet",
+           "netdev": "enp65s0f0np0", "active_mtu": null, "roce_v2_gid_index": 3, "nccl_name": "mlx5_0:1",
+           "gids": [{"index": 3, "gid": "0000:0000:0000:0000:0000:ffff:0a00:0001", "type": "RoCE v2",
+                     "ipv4": "10.0.0.1", "netdev": "enp65s0f0np0", "link_local": false}]}
+rdma_problems:
+  description: Lines in which a vendor tool complained.
+  returned: always
+  type: list
+  elements: str
+  sample: ["ibpanic: [42] main: stat of IB device 'mlx5_8' failed: No such file or directory"]
+python:
+  description:
+    - The interpreter. C(path), C(status) (V(ok), V(no_interpreter), V(failed), V(crashed) or V(timeout)), C(problem)
+      and C(version).
+  returned: always
+  type: dict
+  sample: {"path": "/opt/torchfleet/venv/bin/python", "status": "ok", "problem": "", "version": "3.11.7"}
+nccl:
+  description: The NCCL that programs of this interpreter load.
+  returned: always
+  type: dict
+  contains: &library
+    name:
+      description: Name of the library.
+      type: str
+      returned: always
+      sample: nccl
+    path:
+      description: Path from which it is loaded. Empty if none is.
+      type: str
+      returned: always
+      sample: /opt/torchfleet/venv/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2
+    version:
+      description: Version that the library itself tells, or its wheel.
+      type: str
+      returned: always
+      sample: 2.27.5
+    origin:
+      description: V(wheel), V(torch), V(conda) or V(system).
+      type: str
+      returned: always
+      sample: wheel
+    found_by:
+      description:
+        - How the dynamic linker gets there, V(preload), V(rpath), V(ld_library_path), V(runpath), V(wheel), V(cache) or
+          V(default). V(mapped) where only the process itself could tell.
+      type: str
+      returned: always
+      sample: rpath
+    shadowed_by:
+      description:
+        - What put this copy before the one that the interpreter's packages bring, V(LD_LIBRARY_PATH), V(LD_PRELOAD) or
+          V(system). Empty if nothing did.
+      type: str
+      returned: always
+      sample: ""
+    duplicate:
+      description: Whether another file, or another wheel in the same file, offers the same major version.
+      type: bool
+      returned: always
+      sample: false
+    ahead:
+      description: Copies in E(LD_LIBRARY_PATH). Other programs take them even where torch does not.
+      type: list
+      elements: str
+      returned: always
+      sample: []
+    copies:
+      description:
+        - All copies that were found, with C(path), C(real_path), C(places), C(origin), C(version), C(told_by),
+          C(problem) and C(packages).
+      type: list
+      elements: dict
+      returned: always
+      sample: []
+    problem:
+      description: Why there is no path or no version.
+      type: str
+      returned: always
+      sample: ""
+cudnn:
+  description: The cuDNN that programs of this interpreter load.
+  returned: always
+  type: dict
+  contains: *library
+plugins:
+  description:
+    - Network, tuner and profiler plugins of NCCL with C(path), C(kind), C(name) (what E(NCCL_NET_PLUGIN) would have to
+      say, empty for the default) and C(found_by_nccl).
+  returned: always
+  type: list
+  elements: dict
+  sample: [{"path": "/opt/amazon/ofi-nccl/lib/libnccl-net.so", "kind": "net", "name": "", "found_by_nccl": true}]
+gpudirect:
+  description:
+    - C(peer_memory_module) is the kernel module that lets a network card reach GPU memory, if it is loaded; C(dmabuf)
+      says whether the kernel's side of the other way is there (C(supported), V(null) if unknown, and C(reason));
+      C(gdrcopy) whether GDRCopy's device is there.
+  returned: always
+  type: dict
+  sample: {"peer_memory_module": "nvidia_peermem", "dmabuf": {"supported": true, "reason": ""}, "gdrcopy": false}
+acs:
+  description:
+    - PCIe Access Control Services. C(status) is V(enabled) where some bridge sends peer traffic through the root
+      complex, V(disabled), V(absent) or V(unknown) (only root can read it); C(reason), C(bridges) and C(redirecting).
+  returned: always
+  type: dict
+  sample: {"status": "disabled", "reason": "", "bridges": 24, "redirecting": []}
+iommu:
+  description: C(status) is V(off), V(passthrough), V(translated) or V(unknown), with C(reason) and what it stands on.
+  returned: always
+  type: dict
+  sample: {"status": "off", "reason": "no IOMMU is in use", "units": 0, "kernel_arguments": [], "group_types": []}
+limits:
+  description:
+    - C(memlock) in bytes and C(nofile), each with C(soft) and C(hard) as this session has them, and C(systemd), what
+      a unit gets that sets nothing. V(-1) is unlimited, V(null) unknown.
+  returned: always
+  type: dict
+  sample:
+    memlock: {"soft": -1, "hard": -1, "systemd": 8388608}
+    nofile: {"soft": 1024, "hard": 1048576, "systemd": 524288}
+shm:
+  description: Size and free space of C(/dev/shm) in bytes and its file system. V(null) for each if there is none.
+  returned: always
+  type: dict
+  sample: {"path": "/dev/shm", "size_bytes": 67108864, "free_bytes": 67108864, "filesystem": "tmpfs"}
+ephemeral_ports:
+  description: The kernel's range of ports for outgoing connections, and the ports it leaves out of it.
+  returned: always
+  type: dict
+  sample: {"first": 32768, "last": 60999, "reserved": ""}
+variables:
+  description:
+    - NCCL and gloo variables set anywhere, with C(name), C(value), C(source) (a file or V(environment)), C(line),
+      C(dialect), C(effective) and C(note).
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - {"name": "NCCL_IB_DISABLE", "value": "1", "source": "/etc/profile.d/nccl.sh", "line": 3, "dialect": "shell",
+       "effective": true, "note": ""}
+nccl_reads:
+  description: The value of each variable as NCCL would see it in a process that got nothing from a shell's files.
+  returned: always
+  type: dict
+  sample: {"NCCL_SOCKET_IFNAME": "=eno1"}
+contradictions:
+  description: Variables that different places set to different values, each with those places.
+  returned: always
+  type: dict
+  sample: {}
+"""
+
+import fcntl
+import glob
+import gzip
+import os
+import pwd
+import resource
+import socket
+import struct
+import sys
+from typing import Any, Dict, List, Optional, Tuple
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _fabric, _fabric_text, _nccl_conf, _p2p, _rdma
+from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import to_dict
+from ansible_collections.torchfleet.cluster.plugins.module_utils._probe_run import run_probe
+from ansible_collections.torchfleet.cluster.plugins.module_utils._runtime import build_library, build_plugins
+
+PROBE_SECONDS = 20
+SBIN = ["/sbin", "/usr/sbin", "/usr/local/sbin"]
+NET_FILES = (
+    "type",
+    "flags",
+    "operstate",
+    "carrier",
+    "speed",
+    "mtu",
+    "address",
+    "ifindex",
+    "iflink",
+    "uevent",
+    "tun_flags",
+)
+
+
+def read(*parts: str) -> str:
+    """A small file's text, '' where it is not there or the kernel refuses to tell."""
+    try:
+        with open(os.path.join(*parts), encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""
+
+
+def listdir(*parts: str) -> List[str]:
+    try:
+        return sorted(os.listdir(os.path.join(*parts)))
+    except OSError:
+        return []
+
+
+def link_name(*parts: str) -> str:
+    """The last part of what a symbolic link points to, '' where it is none."""
+    try:
+        return os.path.basename(os.readlink(os.path.join(*parts)))
+    except OSError:
+        return ""
+
+
+def read_net(root: str = "/") -> Dict[str, Dict[str, Any]]:
+    """/sys/class/net as build_interfaces wants it."""
+    base = os.path.join(root, "sys/class/net")
+    found = {}
+    for name in listdir(base):
+        folder = os.path.join(base, name)
+        if not os.path.isdir(folder):  # bonding_masters
+            continue
+        entry: Dict[str, Any] = {key: text for key in NET_FILES for text in [read(folder, key)] if text}
+        device = os.path.join(folder, "device")
+        if os.path.isdir(device):
+            entry["device"] = os.path.realpath(device)
+            entry["bus"] = link_name(device, "subsystem")
+            entry["driver"] = link_name(device, "driver")
+            entry["device_uevent"] = read(device, "uevent")
+            entry["numa_node"] = read(device, "numa_node")
+            entry["is_virtual_function"] = os.path.lexists(os.path.join(device, "physfn"))
+        entry["master"] = link_name(folder, "master")
+        entry["lower"] = [item[len("lower_") :] for item in listdir(folder) if item.startswith("lower_")]
+        entry["is_bridge"] = os.path.isdir(os.path.join(folder, "bridge"))
+        entry["is_wireless"] = any(os.path.lexists(os.path.join(folder, item)) for item in ("wireless", "phy80211"))
+        if os.path.isdir(os.path.join(folder, "bonding")):
+            entry["bonding"] = read(folder, "bonding", "mode")
+        found[name] = entry
+    return found
+
+
+def read_rdma(root: str = "/") -> Dict[str, Dict[str, Any]]:
+    """/sys/class/infiniband as build_rdma_devices wants it. Types are read only where there is a GID."""
+    base = os.path.join(root, "sys/class/infiniband")
+    found = {}
+    for name in listdir(base):
+        folder = os.path.join(base, name)
+        device = os.path.join(folder, "device")
+        entry: Dict[str, Any] = {
+            key: read(folder, key) for key in ("hca_type", "fw_ver", "board_id", "node_guid", "node_type")
+        }
+        entry["is_soft"] = "/devices/virtual/" in os.path.realpath(folder)
+        if os.path.isdir(device):
+            entry["device"] = os.path.realpath(device)
+            entry["driver"] = link_name(device, "driver")
+            entry["numa_node"] = read(device, "numa_node")
+            entry["is_virtual_function"] = os.path.lexists(os.path.join(device, "physfn"))
+            entry["netdevs"] = {netdev: read(device, "net", netdev, "dev_port") for netdev in listdir(device, "net")}
+        entry["ports"] = {
+            int(number): read_port(os.path.join(folder, "ports", number))
+            for number in listdir(folder, "ports")
+            if number.isdigit()
+        }
+        found[name] = entry
+    return found
+
+
+def read_port(folder: str) -> Dict[str, Any]:
+    entry: Dict[str, Any] = {key: read(folder, key) for key in ("state", "phys_state", "rate", "link_layer")}
+    gids = {int(index): read(folder, "gids", index).strip() for index in listdir(folder, "gids") if index.isdigit()}
+    entry["gids"] = {index: gid for index, gid in gids.items() if gid.strip("0:")}
+    for key in ("types", "ndevs"):
+        entry[key] = {index: read(folder, "gid_attrs", key, str(index)) for index in entry["gids"]}
+    return entry
+
+
+def read_bridges(root: str = "/") -> Dict[str, bytes]:
+    """Configuration space of each PCI bridge (class 0604)."""
+    base = os.path.join(root, "sys/bus/pci/devices")
+    found = {}
+    for address in listdir(base):
+        if not read(base, address, "class").startswith("0x0604"):
+            continue
+        try:
+            with open(os.path.join(base, address, "config"), "rb") as stream:
+                found[address] = stream.read(4096)
+        except OSError:
+            found[address] = b""
+    return found
+
+
+def kernel_config(root: str, release: str) -> Optional[str]:
+    text = read(root, "boot", f"config-{release}")
+    if text:
+        return text
+    try:
+        with gzip.open(os.path.join(root, "proc/config.gz"), "rt", encoding="utf-8") as stream:
+            return stream.read()
+    except OSError:
+        return None
+
+
+def run(module: AnsibleModule, *argv: str) -> Tuple[str, str]:
+    """Standard output and standard error of a tool, both empty where it is not installed."""
+    binary = module.get_bin_path(argv[0], opt_dirs=SBIN)
+    if not binary:
+        return "", ""
+    _rc, out, err = module.run_command(
+        [binary, *argv[1:]], environ_update={"LC_ALL": "C"}, errors="surrogate_then_replace"
+    )
+    return out, err
+
+
+def addresses_by_ioctl() -> List[Dict[str, Any]]:
+    """What the kernel tells without any tool: each interface's first IPv4 address, and IPv6 from /proc."""
+    six = _fabric.parse_if_inet6(read("/proc/net/if_inet6"))
+    links = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for index, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            entries = list(six.get(name, []))
+            try:
+                address = fcntl.ioctl(sock, 0x8915, request)[20:24]  # SIOCGIFADDR
+                mask = fcntl.ioctl(sock, 0x891B, request)[20:24]  # SIOCGIFNETMASK
+                prefix = bin(int.from_bytes(mask, "big")).count("1")
+                entries.insert(0, {"local": socket.inet_ntoa(address), "prefixlen": prefix})
+            except OSError:
+                pass
+            links.append({"ifname": name, "ifindex": index, "addr_info": entries})
+    return links
+
+
+def gather_links(module: AnsibleModule) -> List[Dict[str, Any]]:
+    links = _fabric.load_json(run(module, "ip", "-d", "-j", "addr")[0])
+    if links:
+        return links
+    # BusyBox and old iproute2 print no JSON.
+    return (
+        _fabric_text.parse_ip_addr(run(module, "ip", "addr")[0])
+        or _fabric_text.parse_ifconfig(run(module, "ifconfig", "-a")[0])
+        or addresses_by_ioctl()
+    )
+
+
+def gather_routes(module: AnsibleModule) -> List[Dict[str, Any]]:
+    rows: List[Dict[str, Any]] = []
+    for family, option in (("ipv4", "-4"), ("ipv6", "-6")):
+        found = _fabric.load_json(run(module, "ip", "-j", option, "route")[0])
+        if found is None:
+            found = _fabric_text.parse_ip_route(run(module, "ip", option, "route")[0])
+        rows += [dict(row, family=family) for row in found]
+    return rows or _fabric.parse_proc_route(read("/proc/net/route"))
+
+
+def gather_rdma(module: AnsibleModule, vendor_tools: bool) -> Tuple[Tuple[_rdma.RdmaDevice, ...], List[str]]:
+    devices = _rdma.build_rdma_devices(read_rdma())
+    if not vendor_tools:
+        return devices, []
+    report = _rdma.parse_ibv_devinfo("\n".join(run(module, "ibv_devinfo", "-v")))
+    devices = _rdma.supplement(
+        devices,
+        report.devices,
+        _rdma.parse_show_gids(run(module, "show_gids")[0]),
+        _rdma.parse_ibdev2netdev(run(module, "ibdev2netdev")[0]),
+    )
+    return devices, list(report.problems)
+
+
+def gather_acs(module: AnsibleModule, vendor_tools: bool) -> _p2p.Acs:
+    acs = _p2p.acs_state(read_bridges())
+    if acs.status == "unknown" and vendor_tools:
+        return _p2p.parse_lspci_acs(run(module, "lspci", "-D", "-vvv")[0])
+    return acs
+
+
+def gather_gpudirect(root: str = "/") -> Dict[str, Any]:
+    modules = _p2p.loaded_modules(read(root, "proc/modules"))
+    release = os.uname().release
+    dmabuf = _p2p.dmabuf_state(
+        release,
+        kernel_config(root, release),
+        read(root, "proc/driver/nvidia/version"),
+        os.path.isdir(os.path.join(root, "sys/class/infiniband")),
+    )
+    return {
+        "peer_memory_module": _p2p.peer_memory_module(modules),
+        "dmabuf": to_dict(dmabuf),
+        "gdrcopy": os.path.exists(os.path.join(root, "dev/gdrdrv")),
+    }
+
+
+def gather_iommu(root: str = "/") -> _p2p.Iommu:
+    groups = os.path.join(root, "sys/kernel/iommu_groups")
+    return _p2p.iommu_state(
+        listdir(root, "sys/class/iommu"),
+        read(root, "proc/cmdline"),
+        [read(groups, group, "type") for group in listdir(groups)],
+    )
+
+
+def gather_limits(module: AnsibleModule) -> Dict[str, Any]:
+    defaults = _p2p.parse_limits(
+        run(module, "systemctl", "show", "-p", "DefaultLimitMEMLOCK", "-p", "DefaultLimitNOFILE")[0]
+    )
+    found = {}
+    for name, number in (("memlock", resource.RLIMIT_MEMLOCK), ("nofile", resource.RLIMIT_NOFILE)):
+        soft, hard = resource.getrlimit(number)
+        found[name] = {"soft": soft, "hard": hard, "systemd": defaults.get(f"DefaultLimit{name.upper()}")}
+    return found
+
+
+def gather_shm(path: str = "/dev/shm") -> Dict[str, Any]:
+    try:
+        space = os.statvfs(path)
+    except OSError:
+        return {"path": path, "size_bytes": None, "free_bytes": None, "filesystem": None}
+    # The last mount on a path is the one in effect.
+    mounts = [line.split() for line in read("/proc/mounts").splitlines()]
+    kinds = [fields[2] for fields in mounts if len(fields) > 2 and fields[1] == path]
+    return {
+        "path": path,
+        "size_bytes": space.f_frsize * space.f_blocks,
+        "free_bytes": space.f_frsize * space.f_bavail,
+        "filesystem": kinds[-1] if kinds else None,
+    }
+
+
+def gather_ports(root: str = "/") -> Dict[str, Any]:
+    bounds = read(root, "proc/sys/net/ipv4/ip_local_port_range").split()
+    first, last = (int(bounds[0]), int(bounds[1])) if len(bounds) == 2 else (None, None)
+    reserved = read(root, "proc/sys/net/ipv4/ip_local_reserved_ports").strip()
+    return {"first": first, "last": last, "reserved": reserved}
+
+
+def gather_settings(home: str, environment: Dict[str, str], root: str = "/") -> Tuple[_nccl_conf.Setting, ...]:
+    """Every place that sets a variable of NCCL or gloo."""
+    found: List[_nccl_conf.Setting] = list(_nccl_conf.environment_settings(environment))
+    sources = list(_nccl_conf.SOURCES)
+    if environment.get("NCCL_CONF_FILE"):
+        sources.insert(0, _nccl_conf.Source(environment["NCCL_CONF_FILE"], "nccl"))
+    seen = set()
+    for source in sources:
+        pattern = source.path.replace("~", home, 1) if source.path.startswith("~") else source.path
+        for path in sorted(glob.glob(os.path.join(root, pattern.lstrip("/")))):
+            if os.path.isfile(path) and path not in seen:
+                seen.add(path)
+                named = "/" + os.path.relpath(path, root)
+                found += _nccl_conf.parse_settings(read(path), named, source.dialect)
+    return tuple(found)
+
+
+def gather_libraries(module: AnsibleModule) -> Dict[str, Any]:
+    path, environment = module.params["python"], module.params["environment"]
+    variables = {str(name): str(value) for name, value in environment.items()}
+    probe = run_probe(module, path, "libraries", PROBE_SECONDS, variables)
+    report = probe.report
+    if probe.status == "no_interpreter":
+        # Copies and plugins of the system are there without it.
+        report = run_probe(module, sys.executable, "libraries", PROBE_SECONDS, variables).report
+    found = {"nccl": build_library("nccl", report), "cudnn": build_library("cudnn", report)}
+    return {
+        "python": {
+            "path": path,
+            "status": probe.status,
+            "problem": probe.problem,
+            "version": (probe.report.get("python") or {}).get("version", ""),
+        },
+        "nccl": to_dict(found["nccl"]),
+        "cudnn": to_dict(found["cudnn"]),
+        "plugins": [to_dict(plugin) for plugin in build_plugins(report)],
+    }
+
+
+def gather(module: AnsibleModule) -> Dict[str, Any]:
+    vendor_tools = module.params["vendor_tools"]
+    devices, problems = gather_rdma(module, vendor_tools)
+    interfaces = _rdma.attach(_fabric.build_interfaces(gather_links(module), read_net()), devices)
+    home = module.params["home"] or pwd.getpwuid(os.geteuid()).pw_dir
+    environment = dict(os.environ, **{str(name): str(value) for name, value in module.params["environment"].items()})
+    settings = gather_settings(home, environment)
+    return {
+        "interfaces": [to_dict(interface) for interface in interfaces],
+        "routes": [to_dict(route) for route in _fabric.build_routes(gather_routes(module))],
+        "rdma": [to_dict(device) for device in devices],
+        "rdma_problems": problems,
+        **gather_libraries(module),
+        "gpudirect": gather_gpudirect(),
+        "acs": to_dict(gather_acs(module, vendor_tools)),
+        "iommu": to_dict(gather_iommu()),
+        "limits": gather_limits(module),
+        "shm": gather_shm(),
+        "ephemeral_ports": gather_ports(),
+        "variables": [to_dict(setting) for setting in settings],
+        "nccl_reads": {
+            name: setting.value for name, setting in _nccl_conf.what_nccl_reads(settings, environment).items()
+        },
+        "contradictions": {
+            name: [to_dict(setting) for setting in found] for name, found in _nccl_conf.contradictions(settings).items()
+        },
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "python": {"type": "path", "default": "/opt/torchfleet/venv/bin/python"},
+            "environment": {"type": "dict", "default": {}},
+            "home": {"type": "path"},
+            "vendor_tools": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    facts = gather(module)
+    module.exit_json(changed=False, ansible_facts={"torchfleet_nccl": facts}, **facts)
+
+
+if __name__ == "__main__":
+    main()

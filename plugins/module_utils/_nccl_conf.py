@@ -141,15 +141,25 @@ _LINE_READERS = {
 }
 
 
+_HIDDEN = 0xF0000  # the beginning of a plane of Unicode in which no text is
+
+
+def _shift(text: str, by: int) -> str:
+    return "".join(chr((ord(c) + by) % 0x110000) for c in text)
+
+
 def _shell_words(line: str) -> List[str]:
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()")
+    # What a command substitution holds is a script of its own: kept as one word, as it is written.
+    hidden = re.sub(r"\$\([^()]*\)|`[^`]*`", lambda found: _shift(found.group(), _HIDDEN), line)
+    lexer = shlex.shlex(hidden, posix=True, punctuation_chars=";&|()")
     lexer.whitespace_split = True
     lexer.commenters = "#"
     try:
-        return list(lexer)
+        words = list(lexer)
     except ValueError:
         # A quote that closes on another line.
-        return line.split()
+        words = hidden.split()
+    return ["".join(_shift(c, -_HIDDEN) if ord(c) >= _HIDDEN else c for c in word) for word in words]
 
 
 def _shell_line(line: str) -> List[Tuple[str, str, bool, str]]:
@@ -164,7 +174,8 @@ def _shell_line(line: str) -> List[Tuple[str, str, bool, str]]:
         if removing and re.match(rf"{_NAME}\Z", word):
             found.append((word, "", False, "unset here"))
         elif assignment and (at_start or exporting):
-            found.append((assignment.group(1), assignment.group(2), True, "" if exporting else "bare"))
+            computed = "computed when a shell reads the file" if re.search(r"[$`]", assignment.group(2)) else ""
+            found.append((assignment.group(1), assignment.group(2), True, computed if exporting else "bare"))
         elif word in ("export", "declare", "typeset", "readonly", "env"):
             exporting = True
         elif word == "unset":

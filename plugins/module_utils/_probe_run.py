@@ -48,6 +48,8 @@ def run_probe(module: Any, python: str, stage: str, seconds: int, environment: M
         for process in started:
             process.kill()
         return Probe("timeout", {}, f"{python} did not end within {seconds + _GRACE} seconds and was given up")
+    except BrokenPipeError:
+        return Probe("failed", {}, f"{python} ended without reading the script that it was given")
     except OSError as error:
         return Probe("no_interpreter", {}, f"{python} cannot be run: {error.strerror}")
     finally:

@@ -361,7 +361,7 @@ def load_torch(report: Dict[str, Any]) -> None:
         "hip": getattr(torch.version, "hip", None),
         "git": getattr(torch.version, "git_version", None),
         "cxx11_abi": _guarded(lambda: bool(torch._C._GLIBCXX_USE_CXX11_ABI)),
-        "distributed": _guarded(torch.distributed.is_available),
+        "distributed": _guarded(lambda: torch.distributed.is_available()),
         "gloo": _guarded(lambda: torch.distributed.is_gloo_available()),
         # torch.cuda.get_arch_list is empty without a GPU; the build's own list is not.
         "arch_list": (_guarded(lambda: torch._C._cuda_getArchFlags()) or "").split(),
@@ -371,15 +371,15 @@ def load_torch(report: Dict[str, Any]) -> None:
     found["mapped"] = mapped_libraries()
     emit(report)
     if found["cuda"] or found["hip"]:
-        found["cudnn"] = _guarded(torch.backends.cudnn.version)
+        found["cudnn"] = _guarded(lambda: torch.backends.cudnn.version())
         # torch's own answer is the version it was compiled with; the library that is loaded may be another.
-        version = _guarded(torch.cuda.nccl.version)
+        version = _guarded(lambda: torch.cuda.nccl.version())
         found["nccl_built_with"] = list(version) if isinstance(version, tuple) else version
         loaded = [path for path in mapped_libraries() if os.path.basename(path).startswith("libnccl.so")]
         if loaded:
             found["nccl"] = call_version(loaded[0], "ncclGetVersion").get("value")
         emit(report)
-    available = _guarded(torch.cuda.is_available)
+    available = _guarded(lambda: torch.cuda.is_available())
     found["cuda_available"] = available
     if not available:
         try:

@@ -41,7 +41,7 @@ options:
     default: /opt/torchfleet/venv/bin/python
   environment:
     description:
-      - Variables that a run adds to its environment, for example E(LD_LIBRARY_PATH). They decide which one it loads.
+      - Variables that a run adds to its environment, for example E(LD_LIBRARY_PATH). They decide what it loads.
     type: dict
     default: {}
   home:

@@ -240,9 +240,13 @@ def what_nccl_reads(settings: Iterable[Setting], environment: Optional[Mapping[s
     NCCL never overwrites a variable that is set: the environment wins over the user's file (NCCL_CONF_FILE in its place
     where that is set), that over /etc/nccl.conf, and within a file the first line wins.
     """
-    won: Dict[str, Setting] = {setting.name: setting for setting in environment_settings(environment or {})}
+    environment = environment or {}
+    won: Dict[str, Setting] = {setting.name: setting for setting in environment_settings(environment)}
     files = [setting for setting in settings if setting.dialect == "nccl" and setting.effective]
-    for setting in sorted(files, key=lambda item: (item.source == "/etc/nccl.conf", item.source, item.line)):
+    named = environment.get("NCCL_CONF_FILE")
+    if named:
+        files = [setting for setting in files if setting.source in (named, "/etc/nccl.conf")]
+    for setting in sorted(files, key=lambda item: (item.source == "/etc/nccl.conf", item.line)):
         won.setdefault(setting.name, setting)
     return won
 

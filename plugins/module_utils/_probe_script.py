@@ -20,6 +20,7 @@ import json
 import os
 import platform
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -179,6 +180,7 @@ def call_version(path: str, function: str) -> Dict[str, Any]:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
+        signal.alarm(10)  # the watchdog's thread is not in this process
         try:
             library = ctypes.CDLL(path)
             if function == "cudnnGetVersion":

@@ -99,6 +99,15 @@ def test_nccl_prefers_the_environment_then_the_users_file_then_the_first_line() 
     }
 
 
+def test_a_named_file_takes_the_place_of_the_users() -> None:
+    user = parse_settings("NCCL_A=user\nNCCL_B=user\n", "/home/u/.nccl.conf", "nccl")
+    mine = parse_settings("NCCL_A=mine\n", "/job/nccl.conf", "nccl")
+    system = parse_settings("NCCL_C=system\n", "/etc/nccl.conf", "nccl")
+    found = what_nccl_reads([*user, *mine, *system], {"NCCL_CONF_FILE": "/job/nccl.conf"})
+    values = {name: item.value for name, item in found.items() if item.dialect == "nccl"}
+    assert values == {"NCCL_A": "mine", "NCCL_C": "system"}
+
+
 def test_contradictions_name_both_places() -> None:
     system = parse_settings("NCCL_A=1\nNCCL_B=1\n", "/etc/nccl.conf", "nccl")
     profile = parse_settings("export NCCL_A=0\nexport NCCL_B=1\n", "/etc/profile.d/nccl.sh", "shell")

@@ -62,7 +62,8 @@ class Node:
 
     Invariants: `address` is an IP literal that the node owns on the training network; `slots` >= 1 is the number of
     ranks the node runs; `python` is an absolute path; `node_rank` is the place in `Cluster.nodes`.
-    `aliases` are further names of the node in /etc/hosts. `interface` carries `address` (None: not looked at yet). `hcas` are RDMA ports as NCCL names them (`mlx5_0:1`).
+    `aliases` are further names of the node in /etc/hosts. `env_extra` are the user's NCCL and gloo variables (nccl_env_extra;
+    a value of None takes ours away). `interface` carries `address` (None: not looked at yet). `hcas` are RDMA ports as NCCL names them (`mlx5_0:1`).
     """
 
     name: str
@@ -78,6 +79,7 @@ class Node:
     gid_index: Optional[int] = None
     python: str = "/opt/torchfleet/venv/bin/python"
     aliases: Tuple[str, ...] = ()
+    env_extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -356,6 +358,7 @@ def build_cluster(
                 gid_index=host.get("gid_index"),
                 python=python,
                 aliases=tuple(str(alias) for alias in host.get("aliases") or ()),
+                env_extra=dict(host.get("env_extra") or {}),
             )
         )
 

@@ -61,10 +61,11 @@ class Found:
 def node_settings(cluster: Cluster, node: Node, extra: Optional[Mapping[str, Any]] = None) -> Dict[str, Setting]:
     """All variables of a node by name.
 
-    `extra` are the user's (nccl_env_extra): they win, and a value of None takes ours away. Raises ClusterError.
+    `extra` are the user's, in place of the node's own `env_extra`: they win, and a value of None takes ours away.
+    Raises ClusterError.
     """
     settings = {setting.name: setting for setting in _chosen(cluster, node)}
-    for name, value in _checked_extra(extra or {}).items():
+    for name, value in _checked_extra(node.env_extra if extra is None else extra).items():
         if value is None:
             settings.pop(name, None)
         else:
@@ -265,6 +266,15 @@ def merge_deepspeed_env(text: str, body: str) -> str:
     return _text(kept) + body
 
 
+def deepspeed_names(text: str) -> FrozenSet[str]:
+    """The variables in `.deepspeed_env` that are ours."""
+    for line in _lines(text):
+        name, _equals, value = line.strip().partition("=")
+        if name == DEEPSPEED_MARK:
+            return frozenset(value.split(","))
+    return frozenset()
+
+
 # What others have set
 
 
@@ -284,7 +294,7 @@ def contradictions(
                 continue
             but = f"but {mine.value} is {'your nccl_env_extra' if mine.origin == USER else 'chosen: ' + mine.because}"
         else:
-            unwanted = _unwanted(cluster, node, item, extra or {})
+            unwanted = _unwanted(cluster, node, item, node.env_extra if extra is None else extra)
             if unwanted is None:
                 continue
             but = f"but {unwanted}"

@@ -112,6 +112,7 @@ def _member(host: str, hostvars: Mapping[str, Any]) -> dict[str, Any]:
         "slots": get("torchfleet_slots"),
         "gpus": get("torchfleet_gpus"),
         "python": get("torchfleet_python"),
+        "env_extra": get("nccl_env_extra") or {},
         "by_choice": bool(choice),
         "by_hand": address is not None,
     }

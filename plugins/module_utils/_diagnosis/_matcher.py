@@ -1,0 +1,374 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private: for use inside this collection only; it may change without notice.
+"""Reads logs of any size once, and puts what the rules saw in order: the first cause before its echoes.
+
+A block of the log is searched for the rules' literals all at once; only lines that hold one are looked at closely. What
+is kept does not grow with the log.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Pattern, Sequence, Set, Tuple, Union
+
+from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._findings import Evidence, Finding, Probe
+from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rule import Rule
+from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rules import RULES
+
+Log = Union[str, bytes, Iterable[bytes]]
+
+BLOCK_BYTES = 1 << 20
+_LINE_BYTES = 4096  # of a longer line only the surroundings of the literal are looked at
+_EVIDENCE_LINES = 5
+_EVIDENCE_CHARACTERS = 300
+_MATCHES = 1000  # a rule that matched so often has said what it has to say
+_VALUES = 6
+
+_COLOURS = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\-_])|\x00")
+_HOST = re.compile(r"(?:^|[\s\]>:])([A-Za-z][\w.-]*):\d+:\d+ \[\d+\]|^([A-Za-z][\w.-]*):\d+ \| ")
+_RANK = re.compile(
+    r"\[(?:default|rank|trainer)(\d+)(?:\|\d+)?\]:|^\[[\w.-]+:(\d+)\]|^\[\d+,(\d+)\]<std|^[\w.-]+:(\d+) \| |\[Rank (\d+)\]"
+)
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T_ ](\d\d:\d\d:\d\d(?:[.,]\d+)?)")
+# What a run prints while it does its work: steps with a loss, progress bars, results of a benchmark. Lower case.
+_PROGRESS = re.compile(
+    rb"\biteration +\d+ ?/|\d+/\d+ \[\d+:\d\d<|\d(?:it/s|s/it)\b|\bloss['\"]?[ :=]+-?\d|avg bus bandwidth|\bbusbw\b|"
+    rb"samples/s|tokens/s|step[ :=]+\d+.{0,60}loss|\blatency\(us\)|\d ?gbps\b|train_runtime|"
+    rb"train(?:ing)? (?:is )?(?:complete|finished|done)"
+)
+# What stands in a sentence for a value that the log does not name.
+_WORDS = {
+    "host": "the node",
+    "port": "<port>",
+    "name": "a host name",
+    "peer": "a peer",
+    "ifname": "an interface",
+    "library": "a CUDA library",
+    "command": "a program",
+    "variable": "a variable",
+    "address": "loopback",
+    "version": "a newer version",
+    "xid": "fault",
+    "symbol": "one it needs",
+    "sm": "in this machine",
+    "seq": "not printed",
+    "rank": "not named",
+}
+
+
+@dataclass(frozen=True)
+class _Hit:
+    file: int
+    line: int
+    text: str
+    time: str
+
+
+@dataclass
+class _Seen:
+    """What one rule has seen so far."""
+
+    matches: int = 0
+    hits: List[_Hit] = field(default_factory=list)
+    shapes: Set[str] = field(default_factory=set)
+    values: Dict[str, List[str]] = field(default_factory=dict)
+    by_host: Dict[str, str] = field(default_factory=dict)
+    ranks: List[str] = field(default_factory=list)
+    hosts: List[str] = field(default_factory=list)
+    last: Tuple[int, int] = (-1, -1)  # file and byte offset
+
+
+class _Words(Dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return _WORDS.get(key, "?")
+
+
+def diagnose(logs: Union[Log, Mapping[str, Log]]) -> List[Finding]:
+    """Findings for one text, or for many by file name; best first, never empty.
+
+    A log is text, bytes or an iterable of bytes in pieces of any size. Give the files in launch order, head first.
+    """
+    reader = Reader()
+    for name, log in logs.items() if isinstance(logs, Mapping) else [("log", logs)]:
+        reader.read(name, log)
+    return reader.findings()
+
+
+class Reader:
+    """Reads one log after the other, then answers."""
+
+    def __init__(self, rules: Sequence[Rule] = RULES) -> None:
+        self._rules = {rule.id: rule for rule in rules}
+        self._seen = {rule.id: _Seen() for rule in rules}
+        self._files: List[str] = []
+        self._progress: Dict[int, int] = {}
+        self._hosts: Set[str] = set()
+        self._empty = True
+        # literal -> the rules that wait for it, each with its compiled pattern
+        self._watch: Dict[bytes, List[Tuple[Rule, Pattern[str]]]] = {}
+        for rule in rules:
+            for sign in rule.signs:
+                pattern = re.compile(sign.pattern, re.IGNORECASE)
+                for key in sign.keys:
+                    self._watch.setdefault(key.encode(), []).append((rule, pattern))
+        # One literal may be part of another: the longer is what the search finds, so it answers for both.
+        for key in list(self._watch):
+            for other in self._watch:
+                if other != key and other in key:
+                    self._watch[key] = self._watch[key] + [pair for pair in self._watch[other] if pair not in self._watch[key]]
+        self._literals = _search_for(self._watch)
+
+    def read(self, name: str, log: Log) -> None:
+        """Take in one log. Lines end at a newline; a carriage return starts a line's text anew."""
+        number = len(self._files)
+        self._files.append(name)
+        line, offset = 1, 0
+        for block in _blocks(log):
+            raw = _COLOURS.sub(b"", block) if b"\x1b" in block or b"\x00" in block else block
+            if self._empty and raw.strip():
+                self._empty = False
+            self._read_block(number, raw, line, offset)
+            line += raw.count(b"\n")
+            offset += len(raw)
+
+    def _read_block(self, file: int, raw: bytes, first_line: int, offset: int) -> None:
+        text = raw.lower().replace(b"\r", b"\n")  # same length, so that places in it are places in raw
+        start = end = counted = recovered_from = 0
+        line, content = first_line, ""
+        at = self._literals.search(text)
+        while at:
+            place = at.start()
+            if place >= end or place - start > _LINE_BYTES // 2:
+                start = text.rfind(b"\n", 0, place) + 1
+                end = text.find(b"\n", place)
+                end = len(text) if end < 0 else end
+                start = max(start, place - _LINE_BYTES // 4)
+                line += raw.count(b"\n", counted, start)
+                counted = max(counted, start)
+                content = raw[start : min(end, start + _LINE_BYTES)].decode("utf-8", "replace").rstrip()
+            if self._match(at.group(), file, line, offset + place, content, text, start):
+                recovered_from = place
+            at = self._literals.search(text, place + 1)
+        done = _PROGRESS.search(text, recovered_from)
+        if done:
+            self._progress[file] = offset + done.start()
+
+    def _match(
+        self, key: bytes, file: int, line: int, offset: int, content: str, text: bytes, start: int
+    ) -> bool:
+        """Try the rules that wait for the literal on its line; whether one matched that a run may recover from."""
+        recoverable, worn = False, True
+        for rule, pattern in self._watch[key]:
+            seen = self._seen[rule.id]
+            if seen.matches >= _MATCHES:
+                continue
+            worn = False
+            found = pattern.search(content)
+            if not found or not _holds(rule, found.groupdict()):
+                continue
+            recoverable = recoverable or rule.recovers
+            self._note(rule, seen, found.groupdict(), file, line, offset, content, text, start)
+        if worn:
+            del self._watch[key]
+            self._literals = _search_for(self._watch)
+        return recoverable
+
+    def _note(
+        self,
+        rule: Rule,
+        seen: _Seen,
+        values: Mapping[str, Optional[str]],
+        file: int,
+        line: int,
+        offset: int,
+        content: str,
+        text: bytes,
+        start: int,
+    ) -> None:
+        if seen.hits and seen.hits[-1].file == file and seen.hits[-1].line == line and not any(values.values()):
+            return
+        seen.matches += 1
+        seen.last = (file, offset)
+        host = _first_group(_HOST.search(content))
+        rank = _first_group(_RANK.search(content))
+        if host:
+            self._hosts.add(host)
+        for known, new in ((seen.hosts, host), (seen.ranks, rank)):
+            if new and new not in known and len(known) < 64:
+                known.append(new)
+        for name, value in values.items():
+            known = seen.values.setdefault(name, [])
+            if value and value not in known and len(known) < _VALUES:
+                known.append(value.strip())
+        if rule.differs:
+            seen.by_host[host or self._files[file]] = str(values.get(rule.differs))
+        shape = re.sub(r"[\d\W]+", " ", content)
+        if shape not in seen.shapes and len(seen.hits) < _EVIDENCE_LINES:
+            seen.shapes.add(shape)
+            seen.hits.append(_Hit(file, line, _clip(content), _time(content, text, start)))
+
+    def findings(self) -> List[Finding]:
+        """The answer: at least one finding, the best first, one for each label."""
+        if self._empty:
+            return [Finding("insufficient_log", "The logs are empty.", _fix_of(self._rules, "ranks_failed"), (), 0.9)]
+        active = [rule for rule in self._rules.values() if rule.label and self._is_seen(rule.id)]
+        ordered = _outranked_behind(sorted(active, key=self._order(active)))
+        told = [rule for rule in ordered if rule.label not in ("none", "insufficient_log")]
+        if told:
+            ordered = told
+        elif any(rule.label == "insufficient_log" for rule in ordered):
+            ordered = [rule for rule in ordered if rule.label == "insufficient_log"]
+        if not ordered:
+            return [Finding("none", "No fault is seen in these logs.", "No action.", (), 0.6)]
+        labels: Dict[str, List[Rule]] = {}
+        for rule in ordered:
+            labels.setdefault(rule.label, []).append(rule)
+        return [self._finding(rules) for rules in labels.values()]
+
+    def _is_seen(self, rule_id: str) -> bool:
+        if rule_id == "several_hosts":
+            return len(self._hosts) > 1
+        rule, seen = self._rules[rule_id], self._seen[rule_id]
+        if not seen.matches or (rule.differs and len(set(seen.by_host.values())) < 2):
+            return False
+        if rule.recovers and self._progress.get(seen.last[0], -1) > seen.last[1]:
+            return False
+        return all(any(map(self._is_seen, need.split("|"))) for need in rule.needs) and not any(
+            map(self._is_seen, rule.unless)
+        )
+
+    def _order(self, active: Sequence[Rule]) -> "Callable[[Rule], Tuple[int, str, bool, int, int]]":
+        """By level; within a level by time where all lines tell it, by line within one file, else the program first."""
+        firsts = {rule.id: self._seen[rule.id].hits[0] for rule in active}
+        one_file = len({hit.file for hit in firsts.values()}) < 2
+        timed = not one_file and all(hit.time for hit in firsts.values())
+
+        def key(rule: Rule) -> Tuple[int, str, bool, int, int]:
+            hit = firsts[rule.id]
+            return (
+                rule.level,
+                hit.time if timed else "",
+                not one_file and not timed and rule.label != "user_code",
+                hit.file,
+                hit.line,
+            )
+
+        return key
+
+    def _finding(self, rules: Sequence[Rule]) -> Finding:
+        rule = rules[0]
+        seen = self._seen[rule.id]
+        words = _Words({name: ", ".join(values) for name, values in seen.values.items() if values})
+        hits = seen.hits + [hit for other in rules[1:] for hit in self._seen[other.id].hits]
+        lines = {(hit.file, hit.line): hit for hit in reversed(hits)}
+        evidence = [Evidence(self._files[hit.file], hit.line, hit.text) for hit in reversed(list(lines.values()))]
+        probe = (
+            Probe(rule.probe, {name: value.format_map(words) for name, value in rule.probe_parameters.items()})
+            if rule.probe
+            else None
+        )
+        return Finding(
+            label=rule.label,
+            cause=rule.cause.format_map(words).replace(" (<port>)", ""),
+            fix=rule.fix.format_map(words),
+            evidence=tuple(evidence[:_EVIDENCE_LINES]),
+            confidence=rule.confidence,
+            rule=rule.id,
+            ranks=tuple(seen.ranks),
+            hosts=tuple(seen.hosts),
+            probe=probe,
+        )
+
+
+def _fix_of(rules: Mapping[str, Rule], rule_id: str) -> str:
+    return rules[rule_id].fix.format_map(_Words())
+
+
+def _outranked_behind(ordered: Sequence[Rule]) -> List[Rule]:
+    """The rules in the same order, but none before one that explains it."""
+    left, result = list(ordered), []
+    while left:
+        free = (rule for rule in left if not any(rule.label in other.outranks for other in left if other is not rule))
+        best = next(free, left[0])
+        left.remove(best)
+        result.append(best)
+    return result
+
+
+def _holds(rule: Rule, values: Mapping[str, Optional[str]]) -> bool:
+    if not rule.compare:
+        return True
+    left, how, right = rule.compare
+    first, second = int(values[left] or 0), int(values[right] or 0)
+    return first < second if how == "<" else first > second
+
+
+def _first_group(found: "Optional[re.Match[str]]") -> str:
+    return next((group for group in found.groups() if group), "") if found else ""
+
+
+def _clip(content: str) -> str:
+    content = content.strip()
+    return content if len(content) <= _EVIDENCE_CHARACTERS else content[: _EVIDENCE_CHARACTERS - 1] + "…"
+
+
+def _time(content: str, text: bytes, start: int) -> str:
+    """The line's time stamp, or the nearest one a little above it; "" where there is none."""
+    above = text[max(0, start - _LINE_BYTES) : start].decode("ascii", "replace")
+    for stamps in (_TIME.findall(content), _TIME.findall(above)):
+        if stamps:
+            return "T".join(stamps[-1]).replace(",", ".")
+    return ""
+
+
+def _blocks(log: Log) -> Iterator[bytes]:
+    """The log in blocks that end where a line does, as far as its lines are shorter than a block."""
+    if isinstance(log, str):
+        log = log.encode("utf-8", "replace")
+    rest = b""
+    for piece in _pieces(log):
+        block = rest + piece if rest else piece
+        cut = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
+        if not cut and len(block) < BLOCK_BYTES:
+            rest = block
+            continue
+        cut = cut or len(block)
+        rest = block[cut:]
+        yield block[:cut]
+    if rest:
+        yield rest
+
+
+def _pieces(log: Union[bytes, Iterable[bytes]]) -> Iterator[bytes]:
+    if isinstance(log, bytes):
+        for start in range(0, len(log), BLOCK_BYTES):
+            yield log[start : start + BLOCK_BYTES]
+    else:
+        yield from log
+
+
+def _search_for(literals: Iterable[bytes]) -> "Pattern[bytes]":
+    """One expression that finds the longest of the literals at the first place where there is one."""
+    tree: Dict[int, object] = {}
+    for literal in literals:
+        node = tree
+        for byte in literal:
+            node = node.setdefault(byte, {})  # type: ignore[assignment]
+        node[-1] = True
+    return re.compile(_tree_pattern(tree) if tree else b"(?!)")
+
+
+def _tree_pattern(node: Mapping[int, object]) -> bytes:
+    branches = [
+        re.escape(bytes([byte])) + _tree_pattern(child)  # type: ignore[arg-type]
+        for byte, child in sorted(node.items())
+        if byte >= 0
+    ]
+    if not branches:
+        return b""
+    pattern = branches[0] if len(branches) == 1 else b"(?:" + b"|".join(branches) + b")"
+    return b"(?:" + pattern + b")?" if -1 in node else pattern

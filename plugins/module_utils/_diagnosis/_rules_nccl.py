@@ -1,0 +1,313 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private: for use inside this collection only; it may change without notice.
+"""Rules: RDMA, GPUDirect, network plugins, NCCL itself."""
+from __future__ import annotations
+
+from typing import Tuple
+
+from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rule import (
+    CONTAINER,
+    ECHO,
+    LIKELY,
+    STATED,
+    SYMPTOM,
+    Rule,
+    fact,
+    signs,
+)
+
+RULES: Tuple[Rule, ...] = (
+    fact("gid_listing", r"GID\[ *\d+\]:", r"INDEX\s+GID\s", r"NCCL_IB_GID_INDEX", r"show_gids"),
+    fact("rdma_devices_listed", r"NET/IB : Using \["),
+    Rule(
+        id="gid_rejected",
+        label="ib_gid_index",
+        level=LIKELY,
+        confidence=0.85,
+        signs=signs(
+            r"ibv_modify_qp failed.*(?:Invalid argument|\b22\b)",
+            r"read failed in ncclIbRoceGetVersionNum",
+            r"(?:ncclIbGetGidIndex|ibv_query_gid\w*).*(?:fail|error)",
+            r"ibv_modify_qp failed.*(?:No data available|Network is unreachable)",
+            r"Got completion .*(?:localGid|remoteGids?) ?fe80:",
+        ),
+        outranks=("ib_fabric_unreachable",),
+        cause=(
+            "The RoCE address NCCL uses cannot carry the connection: the GID index is wrong (a link-local or RoCE v1 entry, "
+            "or one that this node does not have)."
+        ),
+        fix=(
+            "With NCCL 2.21 and later remove NCCL_IB_GID_INDEX everywhere; with older ones set it per node to the RoCE v2 "
+            "entry with the routable IPv4 (show_gids; often 3): nccl_env_extra: {{NCCL_IB_GID_INDEX: '3'}} in host_vars."
+        ),
+        probe="rdma_gids",
+    ),
+    Rule(
+        id="gid_not_routed",
+        label="ib_gid_index",
+        level=LIKELY,
+        confidence=0.7,
+        signs=signs(r"ibv_modify_qp failed.*(?:timed out|\b110\b)"),
+        unless=("bootstrap_subnets", "bootstrap_roce_peers"),
+        cause="The RoCE address NCCL uses does not reach the peer: most often a link-local GID index.",
+        fix=(
+            "With NCCL 2.21 and later remove NCCL_IB_GID_INDEX; with older ones set it to the RoCE v2 entry with the routable "
+            "IPv4 (show_gids; often 3): nccl_env_extra: {{NCCL_IB_GID_INDEX: '3'}} in host_vars."
+        ),
+        probe="rdma_gids",
+    ),
+    Rule(
+        id="bootstrap_roce_peers",
+        label="ib_fabric_unreachable",
+        level=LIKELY,
+        confidence=0.7,
+        signs=signs(r"ibv_modify_qp failed.*(?:timed out|\b110\b|No route to host|\b113\b)"),
+        needs=("bootstrap_subnets", "rdma_devices_listed"),
+        unless=("gid_listing",),
+        cause="The RDMA ports are up but cannot reach each other: the nodes are in different subnets with no RoCE route between.",
+        fix=(
+            "Test pair by pair with ib_write_bw -d <device>; put the RDMA ports into one routed network, or go on without: "
+            "torchfleet_transport: tcp (NCCL_IB_DISABLE=1)."
+        ),
+        probe="rdma_pair",
+    ),
+    Rule(
+        id="retries_exceeded",
+        label="ib_fabric_unreachable",
+        level=SYMPTOM,
+        confidence=0.75,
+        signs=signs(
+            r"Got completion .*?(?:error|status)[ =](?:IBV_WC_RETRY_EXC_ERR|12\b|13\b|IBV_WC_RNR)",
+            r"Transport retry count exceeded",
+            r"RETRY EXCEEDED ERROR",
+            r"ibv_modify_qp failed.*No route to host",
+        ),
+        cause=(
+            "The RDMA ports are up but the peer's does not answer (retries used up): routing, another subnet, rails that do "
+            "not meet, or not one fabric; after a while of good work, a peer that died."
+        ),
+        fix=(
+            "Test pair by pair with ib_write_bw -d <device>; on a rail-only fabric nccl_env_extra: {{NCCL_CROSS_NIC: '0'}}; to "
+            "go on over TCP torchfleet_transport: tcp (NCCL_IB_DISABLE=1)."
+        ),
+        probe="rdma_pair",
+    ),
+    Rule(
+        id="mixed_fabrics",
+        label="ib_hca_selection",
+        level=LIKELY,
+        confidence=0.55,
+        signs=signs(
+            r"NET/IB : Using .*?(?P<first>\w+):\d+/IB\b.*?(?P<other>\w+):\d+/RoCE",
+            r"NET/IB : Using .*?(?P<first>\w+):\d+/RoCE.*?(?P<other>\w+):\d+/IB\b",
+            r"NET/IB : Using .*?(?P<first>mlx5_\d+):\d+/RoCE.*?(?P<other>\w*bond\w*):\d+/RoCE",
+        ),
+        recovers=True,
+        outranks=("ib_fabric_unreachable",),
+        cause="NCCL uses adapters of two kinds at once ({first} and {other}): one of them belongs to storage or management.",
+        fix="Leave the wrong one out: nccl_env_extra: {{NCCL_IB_HCA: '^{other}'}}, or list the right ones.",
+        probe="rdma_ports",
+    ),
+    Rule(
+        id="memlock",
+        label="ib_memlock",
+        level=STATED,
+        confidence=0.9,
+        signs=signs(
+            r"ibv_(?:reg_mr\w*|create_cq\w*|create_qp\w*|alloc_pd|create_srq)(?:\(\))?:? .*(?:Cannot allocate memory|\b12\b.*memory)",
+            r"ibv_reg_mr(?:_iova2?)? failed\s*$",
+            r"max locked memory",
+            r"allocate some locked memory",
+            r"RLIMIT_MEMLOCK",
+            r"memlock limit",
+        ),
+        recovers=True,
+        cause="The limit on locked memory is too low to register buffers for RDMA.",
+        fix=(
+            "Raise memlock to unlimited as the job gets it: the node_tuning role sets limits.d and systemd's LimitMEMLOCK; log "
+            "in anew; in containers --ulimit memlock=-1. Check inside the job: ulimit -l."
+        ),
+        probe="memlock",
+    ),
+    Rule(
+        id="gdr_registration",
+        label="gdr_unusable",
+        level=STATED,
+        confidence=0.85,
+        signs=signs(
+            r"ibv_reg_dmabuf_mr\w* failed",
+            r"ibv_reg_mr\w* failed.*Bad address",
+            r"Couldn't allocate MR",
+            r"Got completion .*?(?:error|status)[ =](?:IBV_WC_LOC_PROT_ERR|4\b|IBV_WC_REM_ACCESS_ERR|10\b)",
+            r"cuMemGetHandleForAddressRange.*(?:fail|error|not supported)",
+            r"(?:nvidia[-_]peermem|nv_peer_mem)\b.*(?:could not|not found|not loaded|Invalid argument|failed)",
+            r"(?:could not insert|not found).*(?:nvidia[-_]peermem|nv_peer_mem)",
+        ),
+        recovers=True,
+        cause="The adapter cannot reach GPU memory directly: nvidia-peermem is absent, DMA-BUF unsupported, or ACS in the way.",
+        fix=(
+            "modprobe nvidia-peermem on every node; if DMA-BUF is the trouble nccl_env_extra: {{NCCL_DMABUF_ENABLE: '0'}}; turn "
+            "ACS off; to test that it is this: nccl_env_extra: {{NCCL_NET_GDR_LEVEL: '0'}}."
+        ),
+        probe="peermem_loaded",
+    ),
+    Rule(
+        id="net_plugin",
+        label="net_plugin_unusable",
+        level=STATED,
+        confidence=0.85,
+        signs=signs(
+            r"NCCL WARN NET/OFI (?!Request completed|.*disabling shared memory).*"
+            r"(?:unable|fail|could ?n[o']t|no |error|not )",
+            r"aws-ofi-nccl initialization failed",
+            r"fi_getinfo: provider efa output empty list",
+            r"NET/OFI .*fi_getinfo\(\) call failed",
+            r"NET/OFI Only EFA provider is supported",
+            r"libfabric\.so[.\d]*:? .*(?:not found|cannot open)",
+            r"NCCL WARN (?:Error: )?network .+ not found",
+            r"failed to initialize any NET plugin",
+            r"NET/(?:FasTrak|GPUDirectTCPX\w*|Plugin) ?:? .*(?:init\w* failed|failed to init)",
+        ),
+        recovers=True,
+        outranks=("insufficient_log", "ib_fabric_unreachable"),
+        cause="NCCL's network plugin (libnccl-net: OFI/EFA or a vendor's) cannot start: no device, no provider, or versions that do not fit.",
+        fix=(
+            "Pass the device nodes into the container (/dev/infiniband/uverbs*, check fi_info -p efa), bring plugin and "
+            "libfabric to matching versions, or do without: nccl_env_extra: {{NCCL_NET_PLUGIN: none}}."
+        ),
+        probe="net_plugin",
+    ),
+    # NCCL itself, and ranks that disagree.
+    Rule(
+        id="nccl_versions_differ",
+        label="nccl_version_or_env_mismatch",
+        level=LIKELY,
+        confidence=0.85,
+        signs=signs(r"NCCL INFO NCCL version (?P<version>\d[\w.+]*)"),
+        differs="version",
+        recovers=True,
+        outranks=("nccl_bug_upgrade", "peer_process_died", "insufficient_log"),
+        cause="The nodes run different releases of NCCL: {version}.",
+        fix="Install one torch build on all nodes (the pytorch role), and look for an other libnccl on LD_LIBRARY_PATH: playbooks/check.yml names the odd node.",
+        probe="same_nccl",
+    ),
+    Rule(
+        id="nccl_wordings_differ",
+        label="nccl_version_or_env_mismatch",
+        level=SYMPTOM,
+        confidence=0.6,
+        signs=signs(r"NET/Plugin ?: .*?(?P<wording>No plugin found|Could not find: lib)"),
+        differs="wording",
+        recovers=True,
+        outranks=("nccl_bug_upgrade", "peer_process_died", "insufficient_log"),
+        cause="The nodes word the same step differently, so they run different releases of NCCL.",
+        fix="Install one torch build (or NCCL package) on all nodes; playbooks/check.yml names the odd node.",
+        probe="same_nccl",
+    ),
+    Rule(
+        id="nccl_disagree",
+        label="nccl_version_or_env_mismatch",
+        level=LIKELY,
+        confidence=0.7,
+        signs=signs(
+            r"receiving \d+ bytes instead of \d+",
+            r"wrong type \d+ != \d+",
+            r"collective mismatch error",
+            r"NCCL version mismatch",
+            r"mismatched? NCCL version",
+            r"wrong magic [0-9a-fx]+ != [0-9a-fx]+",
+        ),
+        cause="Two ranks speak differently: other NCCL releases, or NCCL_* settings (NCCL_PROTO, NCCL_ALGO, plugins) set on one only.",
+        fix="Same torch build and same nccl_env_extra on every node: set it in group_vars, not per host; look at /etc/nccl.conf and ~/.nccl.conf as well.",
+        probe="same_nccl",
+    ),
+    Rule(
+        id="bare_invalid_usage",
+        label="nccl_version_or_env_mismatch",
+        level=ECHO,
+        confidence=0.35,
+        signs=signs(r"ncclInvalidUsage: This usually reflects invalid usage", r"NCCL error in: .*, invalid usage"),
+        unless=("nccl_warned", "duplicate_gpu"),
+        cause=(
+            "NCCL rejects the call and the log does not say why: seen where the loaded NCCL does not fit the CUDA installed, or "
+            "two ranks share a GPU."
+        ),
+        fix=(
+            "Run again with nccl_env_extra: {{NCCL_DEBUG: WARN}} for the reason; check that the NCCL loaded is the wheel's own "
+            "(playbooks/check.yml) and that each rank has its own GPU."
+        ),
+    ),
+    Rule(
+        id="nccl_crashed",
+        label="nccl_bug_upgrade",
+        level=LIKELY,
+        confidence=0.7,
+        signs=signs(r"segfault at .* in libnccl", r"general protection fault.*libnccl", r"Segmentation fault.*libnccl"),
+        cause="NCCL itself crashed.",
+        fix="Take another release of NCCL or of torch (pytorch role); to go on, turn off the part in the backtrace.",
+    ),
+    Rule(
+        id="bootstrap_truncated",
+        label="nccl_bug_upgrade",
+        level=LIKELY,
+        confidence=0.5,
+        signs=signs(r"message truncated ?: received \d+ bytes instead of \d+"),
+        cause="NCCL's own start-up exchange got a message of the wrong size: a fault of that release, or two releases that meet.",
+        fix="Take another NCCL or torch release on all nodes at once (pytorch role); see that none runs a different one.",
+        probe="same_nccl",
+    ),
+    Rule(
+        id="iommu_in_the_way",
+        label="p2p_acs_hang",
+        level=LIKELY,
+        confidence=0.8,
+        signs=signs(
+            r"ACSCtl:.*(?:SrcValid\+|ReqRedir\+|CmpltRedir\+|UpstreamFwd\+)",
+            r"IO_PAGE_FAULT",
+            r"DMAR: \[DMA (?:Read|Write)",
+            r"Missing \"?iommu=pt",
+        ),
+        recovers=True,
+        outranks=("nccl_wrong_socket_ifname", "collective_timeout_desync"),
+        cause="PCIe access control (ACS) or the IOMMU redirects traffic between GPUs: peer-to-peer transfers hang or corrupt data.",
+        fix=(
+            "Turn ACS off on the bridges above the GPUs (setpci, or in the firmware), boot with iommu=pt or iommu off; to go on "
+            "now: nccl_env_extra: {{NCCL_P2P_DISABLE: '1'}}."
+        ),
+        probe="acs",
+    ),
+    Rule(
+        id="peer_access_refused",
+        label="p2p_acs_hang",
+        level=STATED,
+        confidence=0.8,
+        signs=signs(
+            r"peer access is not supported between these",
+            r"failed to open CUDA IPC handle",
+            r"cudaIpc(?:Open|Get)MemHandle.*(?:fail|error)",
+            r"doesn't support faster communication broadband via P2P",
+            r"set `?NCCL_P2P_DISABLE=",
+        ),
+        outranks=("user_code",),
+        cause="The GPUs offer peer-to-peer access that they cannot give.",
+        fix="nccl_env_extra: {{NCCL_P2P_DISABLE: '1'}}; for good, a driver that no longer offers it, or ACS and IOMMU off.",
+        probe="gpu_p2p",
+    ),
+    Rule(
+        id="bare_internal_error",
+        label="insufficient_log",
+        level=CONTAINER,
+        confidence=0.5,
+        signs=signs(
+            r"NCCL failure \S+ '(?:internal error|unhandled|remote)",
+            r"ncclInternalError: Internal check failed",
+            r"unhandled cuda error",
+            r"NCCL error in: .*internal error",
+        ),
+        cause="NCCL failed, and the lines that say why are not in this log.",
+        fix="Run again with nccl_env_extra: {{NCCL_DEBUG: INFO}} and keep the log of every node: the first 'NCCL WARN' of the first failing rank names the cause.",
+    ),
+)

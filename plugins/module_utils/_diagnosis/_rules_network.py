@@ -1,0 +1,565 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private: for use inside this collection only; it may change without notice.
+"""Rules: interfaces, names, ports, rendezvous and who joined it."""
+from __future__ import annotations
+
+from typing import Tuple
+
+from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rule import (
+    ECHO,
+    HINT,
+    LIKELY,
+    STATED,
+    SYMPTOM,
+    Rule,
+    fact,
+    sign,
+    signs,
+)
+
+# Names of interfaces that containers, virtual machines and tunnels make: addresses on them end at the node.
+_VIRTUAL = (
+    r"(?:docker\d|br-[0-9a-f]{6,}|virbr\d|veth\w+|cni\d|flannel[\w.]*|cali\w+|cilium\w+|weave\w*|kube-\w+|lxdbr\d|lxcbr\d|"
+    r"podman\d|vmnet\d|vboxnet\d|tun\d|tap\d|wg\d|tailscale\d|zt\w{8,}|ip6tnl\d|tunl\d|sit\d|gre\d|dummy\d|usb\d)"
+)
+# Addresses that a peer on another machine cannot mean: loopback, Docker's and libvirt's bridges, link-local.
+_NOWHERE = r"(?:127\.\d+\.\d+\.\d+|172\.1[78]\.0\.\d+|192\.168\.122\.\d+|169\.254\.\d+\.\d+|fe80:[\w:]*(?:%\w+)?|::1)"
+_SET_IFNAME = (
+    "Name the interface that carries torchfleet_address on each node: nccl_env_extra: "
+    "{{NCCL_SOCKET_IFNAME: '=<interface>', GLOO_SOCKET_IFNAME: <interface>}} in that node's host_vars (names may differ "
+    "from node to node), or leave both unset and let the network probe choose; at the least exclude with ^lo,docker,veth."
+)
+
+RULES: Tuple[Rule, ...] = (
+    # What other rules ask for.
+    fact(
+        "connect_failed",
+        r"(?:Call to connect|Connect to|connect timeout|socketPollConnect|socketStartConnect|connecting:).*?"
+        r"(?:refused|timed out|timeout|unreachable|No route)",
+        r"NCCL Connection timed out",
+        r"NCCL connect timeout",
+    ),
+    fact("store_timeout", r"connect\(\) timed out", r"client socket has timed out", r"RuntimeError: Socket Timeout"),
+    fact(
+        "several_nodes",
+        r"num_machines[\"']?[ =:]+(?:[2-9]|\d\d)",
+        r"--nnodes[ =]+(?:\d+:)?(?:[2-9]|\d\d)",
+        r"--num_nodes[ =]+(?:[2-9]|\d\d)",
+        r"pdsh.* -w \S+,\S+",
+        r"nnodes=(?:[2-9]|\d\d)",
+    ),
+    fact("gloo_mesh", r"connectFullMesh failed"),
+    fact("gloo_fallback", r"Unable to resolve hostname to a \(local\) address"),
+    fact("nccl_warned", r"NCCL WARN(?! (?:NET/IB : No device|Failed to open libibverbs))"),
+    Rule(
+        id="bootstrap_subnets",
+        label="",
+        level=SYMPTOM,
+        confidence=0,
+        signs=signs(r"Bootstrap : Using (?:\[0\])?[\w.-]+:(?P<subnet>\d+\.\d+\.\d+)\.\d+<"),
+        differs="subnet",
+    ),
+    # Interfaces.
+    Rule(
+        id="no_socket_interface",
+        label="nccl_no_socket_interface",
+        level=STATED,
+        confidence=0.9,
+        signs=signs(
+            r"no socket interface found",
+            r"(?:Bootstrap|NET/Socket) ?: no (?:usable |NCCL_SOCKET_IFNAME )?interface",
+            r"Socket creation failed ?: Address family not supported",
+            r"No interface found (?:in the same subnet|matching)",
+        ),
+        cause="NCCL finds no IP interface to use: none is up, or NCCL_SOCKET_IFNAME (or its family) leaves none over.",
+        fix=(
+            "Bring the interface up (ip -br address), then correct or remove NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY in "
+            "nccl_env_extra, /etc/nccl.conf and launch_env; in a container use the host's network."
+        ),
+        probe="interfaces",
+    ),
+    Rule(
+        id="socket_family_garbage",
+        label="nccl_wrong_socket_ifname",
+        level=STATED,
+        confidence=0.75,
+        signs=signs(r"connecting to address .*with family \d+ is neither AF_INET"),
+        cause=(
+            "A rank handed out an address that is none: NCCL_SOCKET_IFNAME names an interface that does not exist on "
+            "that node, or one without an address."
+        ),
+        fix=_SET_IFNAME,
+        probe="interface_exists",
+    ),
+    Rule(
+        id="ifname_set_to_local",
+        label="nccl_wrong_socket_ifname",
+        level=LIKELY,
+        confidence=0.85,
+        signs=signs(
+            r"NCCL_SOCKET_IFNAME(?: set by environment)?(?: set)?(?: to |=| |: )[\"']?=?(?P<ifname>lo|" + _VIRTUAL + r")\b"
+        ),
+        needs=("several_hosts|several_nodes|connect_failed",),
+        recovers=True,
+        cause="NCCL_SOCKET_IFNAME is {ifname}, which ends at the node itself: peers on other nodes cannot reach it.",
+        fix=_SET_IFNAME,
+        probe="interface_reachable",
+        probe_parameters={"interface": "{ifname}"},
+    ),
+    Rule(
+        id="loopback_offered",
+        label="nccl_wrong_socket_ifname",
+        level=LIKELY,
+        confidence=0.8,
+        signs=signs(
+            r"NCCL INFO Bootstrap : Using .*?\b(?P<ifname>lo):127\.",
+            r"NCCL INFO NET/Socket : Using .*?\b(?P<ifname>lo):127\.",
+            r"INFO NET : Using interface (?P<ifname>lo):127\.",
+        ),
+        needs=("several_hosts|several_nodes|connect_failed",),
+        recovers=True,
+        outranks=("firewall_blocked_ports", "node_network_down"),
+        cause="NCCL offers the loopback interface to its peers, who cannot reach it.",
+        fix=_SET_IFNAME,
+        probe="interface_reachable",
+        probe_parameters={"interface": "lo"},
+    ),
+    Rule(
+        id="virtual_interface_first",
+        label="nccl_wrong_socket_ifname",
+        level=LIKELY,
+        confidence=0.7,
+        signs=signs(r"Bootstrap ?: Using (?:\[0\])?(?P<ifname>" + _VIRTUAL + r"):"),
+        needs=("several_hosts|several_nodes|connect_failed",),
+        recovers=True,
+        outranks=("firewall_blocked_ports", "node_network_down"),
+        cause="NCCL starts over {ifname}, an interface of containers, virtual machines or a tunnel that ends at the node.",
+        fix=_SET_IFNAME,
+        probe="interface_reachable",
+        probe_parameters={"interface": "{ifname}"},
+    ),
+    Rule(
+        id="link_local_first",
+        label="nccl_wrong_socket_ifname",
+        level=LIKELY,
+        confidence=0.65,
+        signs=signs(r"Bootstrap ?: Using (?:\[0\])?(?P<ifname>[\w.-]+):fe80:"),
+        recovers=True,
+        cause="NCCL starts over {ifname} with a link-local IPv6 address, which is not routed and needs a zone on each peer.",
+        fix=_SET_IFNAME + " NCCL_SOCKET_FAMILY: AF_INET keeps it to IPv4.",
+        probe="interface_reachable",
+        probe_parameters={"interface": "{ifname}"},
+    ),
+    Rule(
+        id="unusable_interface_listed",
+        label="nccl_wrong_socket_ifname",
+        level=LIKELY,
+        confidence=0.6,
+        signs=signs(
+            r"(?:Bootstrap|NET/Socket) : Using .*?\[\d+\](?P<ifname>[\w.-]+):fe80:",
+            r"(?:Bootstrap|NET/Socket) : Using .*?\[\d+\](?P<ifname>" + _VIRTUAL + r"):",
+            r"NET : Using interface (?P<ifname>[\w.-]+):fe80:",
+            r"NET : Using interface (?P<ifname>" + _VIRTUAL + r"):",
+        ),
+        needs=("several_hosts|connect_failed",),
+        recovers=True,
+        outranks=("firewall_blocked_ports", "node_network_down"),
+        cause="NCCL spreads its traffic over {ifname} as well, which peers cannot reach.",
+        fix=_SET_IFNAME,
+        probe="interface_reachable",
+        probe_parameters={"interface": "{ifname}"},
+    ),
+    Rule(
+        id="connect_to_nowhere",
+        label="nccl_wrong_socket_ifname",
+        level=LIKELY,
+        confidence=0.75,
+        signs=signs(
+            r"NCCL WARN .*?Connect(?:ing)? to (?P<peer>" + _NOWHERE + r")<\d+>",
+            r"Net : Connect to (?P<peer>" + _NOWHERE + r")<\d+> failed",
+        ),
+        outranks=("firewall_blocked_ports", "node_network_down"),
+        cause="A peer advertised {peer}, an address of loopback, a bridge or a single link.",
+        fix=_SET_IFNAME,
+    ),
+    Rule(
+        id="network_unreachable",
+        label="nccl_wrong_socket_ifname",
+        level=SYMPTOM,
+        confidence=0.6,
+        signs=signs(
+            r"Connect to (?P<peer>[^ <]+)<\d+> (?:failed|returned) ?:?.*Network is unreachable",
+            r"Call to connect (?:failed|returned|timeout).*Network is unreachable",
+        ),
+        cause="There is no route to the address a peer advertises: NCCL picked an interface outside the common network.",
+        fix=_SET_IFNAME,
+    ),
+    Rule(
+        id="connect_timed_out",
+        label="nccl_wrong_socket_ifname",
+        level=SYMPTOM,
+        confidence=0.5,
+        signs=signs(
+            r"(?:Call to connect|NCCL connect) (?:failed|returned|timeout) ?:.*(?:timed out|timeout|refused)",
+            r"NCCL Connection timed out",
+        ),
+        cause="NCCL cannot connect to the address a peer advertises: most often the wrong interface, else a firewall.",
+        fix=_SET_IFNAME,
+    ),
+    Rule(
+        id="connect_peer_timed_out",
+        label="firewall_blocked_ports",
+        level=SYMPTOM,
+        confidence=0.5,
+        signs=signs(r"Connect to (?P<peer>[^ <]+)<(?P<port>\d+)> (?:failed|returned).*(?:timed out|timeout)"),
+        cause="Connections to {peer} on NCCL's own ports go unanswered: a firewall drops them, or the address is not routed.",
+        fix=(
+            "Let the nodes reach each other on all TCP ports (firewall-cmd --zone=trusted --add-source=<training subnet>), "
+            "or narrow net.ipv4.ip_local_port_range and open that range."
+        ),
+        probe="tcp_port_reachable",
+        probe_parameters={"host": "{peer}", "port": "{port}"},
+    ),
+    Rule(
+        id="gloo_no_such_interface",
+        label="gloo_wrong_ifname",
+        level=STATED,
+        confidence=0.95,
+        signs=signs(
+            r"ifa != nullptr",
+            r"(?<!rp != nullptr\. )Unable to find address for: (?P<ifname>\S+)",
+            r"Unable to find interface for: (?P<ifname>\S+)",
+            r"makeDeviceForInterface.*(?:unsupported|fail)",
+        ),
+        cause="Gloo has no interface named {ifname}: GLOO_SOCKET_IFNAME takes the plain name of one interface, no ^ and no =.",
+        fix="nccl_env_extra: {{GLOO_SOCKET_IFNAME: <interface>}} in host_vars, the one that carries the node's torchfleet_address.",
+        probe="interface_exists",
+        probe_parameters={"interface": "{ifname}"},
+    ),
+    Rule(
+        id="gloo_loopback",
+        label="hostname_resolves_loopback",
+        level=STATED,
+        confidence=0.9,
+        signs=signs(
+            r"connecting: .*remote=\[(?P<address>127\.\d+\.\d+\.\d+|::1)\]",
+            r"connectFullMesh failed.*?\[?(?P<address>127\.\d+\.\d+\.\d+)\]?",
+            r"connect \[(?P<address>127\.\d+\.\d+\.\d+)\]:\d+: Connection refused",
+        ),
+        cause="The node's own name resolves to {address}, so Gloo offers loopback to its peers on other nodes.",
+        fix=(
+            "Map the host name to torchfleet_address in /etc/hosts (the hosts role does; no 127.0.1.1 line for it), or "
+            "nccl_env_extra: {{GLOO_SOCKET_IFNAME: <interface>}} per node."
+        ),
+        probe="resolve_own_name",
+    ),
+    Rule(
+        id="gloo_mesh_fallback",
+        label="hostname_resolves_loopback",
+        level=LIKELY,
+        confidence=0.75,
+        signs=signs(r"Unable to resolve hostname to a \(local\) address\. Using the loopback"),
+        needs=("gloo_mesh|several_hosts",),
+        recovers=True,
+        cause="Gloo could not map the host name to an address of this node and fell back to loopback; peers cannot reach that.",
+        fix=(
+            "Map the host name to torchfleet_address in /etc/hosts (the hosts role does), or nccl_env_extra: "
+            "{{GLOO_SOCKET_IFNAME: <interface>}} per node."
+        ),
+        probe="resolve_own_name",
+    ),
+    Rule(
+        id="gloo_mesh_failed",
+        label="gloo_wrong_ifname",
+        level=SYMPTOM,
+        confidence=0.55,
+        signs=signs(r"Gloo connectFullMesh failed", r"gloo/transport/tcp/\w+\.cc.*(?:timed out connecting|connect timeout|no error)"),
+        cause="Gloo's ranks cannot connect to one another: it took an address that peers do not reach.",
+        fix="nccl_env_extra: {{GLOO_SOCKET_IFNAME: <interface>}} in host_vars, the one that carries the node's torchfleet_address.",
+        probe="interface_reachable",
+    ),
+    # Names.
+    Rule(
+        id="name_not_known",
+        label="hostname_unresolvable",
+        level=LIKELY,
+        confidence=0.85,
+        signs=signs(
+            r"addresses of \[?\(?(?P<name>[\w.-]+)[,\]:].*cannot be retrieved \(gai error",
+            r"gai error: -?\d+",
+            r"Could not resolve hostname (?P<name>[\w.-]+)",
+            r"rp != nullptr\. Unable to find address for: (?P<name>\S+)",
+            sign(
+                # Not a download from the internet: that is no member of the cluster.
+                r"^(?!.*(?:https?[:'(]|urllib|requests\.exceptions|HTTPSConnection|huggingface|pypi)).*"
+                r"(?:Name or service not known|failure in name resolution|nodename nor servname|No address associated)",
+                "Name or service not known",
+                "failure in name resolution",
+                "nodename nor servname",
+                "No address associated",
+            ),
+        ),
+        recovers=True,
+        outranks=("master_addr_unreachable", "rdzv_endpoint_not_local", "missing_ranks", "gloo_wrong_ifname"),
+        cause="A node's name ({name}) does not resolve on the node that asks for it.",
+        fix=(
+            "Let the hosts role write every node's name and torchfleet_address into /etc/hosts on all nodes (its own name "
+            "included), or use the head's address as master address."
+        ),
+        probe="resolve_name",
+        probe_parameters={"name": "{name}"},
+    ),
+    # Ports and rendezvous.
+    Rule(
+        id="port_taken",
+        label="port_in_use",
+        level=STATED,
+        confidence=0.9,
+        signs=signs(
+            sign(r":(?P<port>\d{2,5}) \(errno: 98", "(errno: 98"),
+            r"port: (?P<port>\d+), .*EADDRINUSE",
+            r"EADDRINUSE",
+            r"Address already in use",
+            r"communication on port [`'\"]?(?P<port>\d+)[`'\"]?, but another process is utilizing it",
+        ),
+        recovers=True,
+        outranks=("master_addr_unreachable", "rdzv_endpoint_not_local", "peer_process_died", "user_code"),
+        cause="The port the run wants ({port}) is taken by another process on that node: a stale run or a second job.",
+        fix=(
+            "End what holds it (ss -ltnp 'sport = :{port}'; playbooks/stop.yml for a stale run), or choose another: "
+            "torchfleet_master_port: <free port>."
+        ),
+        probe="tcp_port_taken",
+        probe_parameters={"port": "{port}"},
+    ),
+    Rule(
+        id="no_route_to_host",
+        label="firewall_blocked_ports",
+        level=SYMPTOM,
+        confidence=0.7,
+        signs=signs(
+            r"Connect to (?P<peer>[^ <]+)<(?P<port>\d+)> .*No route to host",
+            r"Call to connect .*No route to host",
+            r"(?:client socket has failed to connect to|connect\(\) to) \[?(?P<peer>[\w.:-]+?)\]?(?::(?P<port>\d+))? .*?(?:errno: 113|No route to host)",
+            r"SO_ERROR: No route to host, remote=\[(?P<peer>[\w.:-]+)\]",
+        ),
+        cause=(
+            "{peer} answers 'No route to host' to a connection between nodes: a firewall rejects NCCL's and the store's "
+            "ports (firewalld does so by default)."
+        ),
+        fix=(
+            "Let the nodes reach each other on all TCP ports (firewall-cmd --permanent --zone=trusted "
+            "--add-source=<training subnet>), or narrow net.ipv4.ip_local_port_range and open that range."
+        ),
+        probe="tcp_port_reachable",
+        probe_parameters={"host": "{peer}", "port": "{port}"},
+    ),
+    Rule(
+        id="mpi_connection_blocked",
+        label="firewall_blocked_ports",
+        level=LIKELY,
+        confidence=0.75,
+        signs=signs(
+            r"unable to complete a TCP connection",
+            r"Open MPI (?:failed to TCP connect|detected an inbound)",
+            r"btl_tcp_endpoint.*connect\(\) to (?P<peer>\S+) failed",
+        ),
+        cause="MPI's processes cannot open TCP connections between the nodes: a firewall, or a network they do not share.",
+        fix=(
+            "Open the nodes to each other on all TCP ports, or keep MPI to the training network: "
+            "--mca btl_tcp_if_include <CIDR> --mca oob_tcp_if_include <CIDR>."
+        ),
+    ),
+    Rule(
+        id="connection_refused",
+        label="node_network_down",
+        level=SYMPTOM,
+        confidence=0.45,
+        signs=signs(r"Connect to (?P<peer>[^ <]+)<\d+> (?:failed|returned) ?:?.*Connection refused"),
+        cause="{peer} refuses NCCL's connection: its network is broken, or its process has already ended.",
+        fix=(
+            "Look for the rank on {peer} and its own log first; if that node answers to nobody, take it out of "
+            "torchfleet_group (playbooks/check.yml shows the matrix of who reaches whom)."
+        ),
+        probe="host_reachable",
+        probe_parameters={"host": "{peer}"},
+    ),
+    Rule(
+        id="link_down",
+        label="node_network_down",
+        level=STATED,
+        confidence=0.75,
+        signs=signs(
+            r"NETDEV WATCHDOG",
+            r"NIC Link is Down",
+            r"network is down\b",
+            r"NET/IB : .*(?:async event|Got async).*port error",
+            r"(?:mlx|irdma|bnxt)\S*.*link down",
+            r"carrier lost",
+        ),
+        recovers=True,
+        cause="A network link of one node went down.",
+        fix="Take the node out of torchfleet_group or repair cable, transceiver or switch port; then playbooks/check.yml.",
+        probe="link_state",
+    ),
+    Rule(
+        id="host_unreachable",
+        label="node_network_down",
+        level=SYMPTOM,
+        confidence=0.6,
+        signs=signs(
+            r"connect to host (?P<host>\S+) port \d+: (?:No route to host|Connection timed out|Network is unreachable)",
+            r"(?P<host>[\w.-]+): ssh: connect .*timed out",
+        ),
+        cause="{host} cannot be reached at all: it is down or off the network.",
+        fix="Bring {host} back or take it out of torchfleet_group; check ansible_host and torchfleet_address of it.",
+        probe="host_reachable",
+        probe_parameters={"host": "{host}"},
+    ),
+    Rule(
+        id="bare_system_error",
+        label="node_network_down",
+        level=ECHO,
+        confidence=0.35,
+        signs=signs(r"unhandled system error", r"ncclSystemError: System call"),
+        unless=("nccl_warned",),
+        cause=(
+            "A system call of NCCL failed and the log does not say which: most often one node's network. "
+            "NCCL_DEBUG=WARN prints the call."
+        ),
+        fix=(
+            "Run again with nccl_env_extra: {{NCCL_DEBUG: INFO}} to see the failing call and node; meanwhile playbooks/check.yml "
+            "shows which node cannot reach the others: take that one out."
+        ),
+    ),
+    Rule(
+        id="endpoint_not_local",
+        label="rdzv_endpoint_not_local",
+        level=SYMPTOM,
+        confidence=0.6,
+        signs=signs(r"c10d_rendezvous_backend\.py\"?, line \d+, in _create_tcp_store"),
+        needs=("store_timeout",),
+        outranks=("master_addr_unreachable", "missing_ranks"),
+        cause=(
+            "Nobody hosts the rendezvous store: every node took itself for a client, because none recognised the endpoint's "
+            "address as its own (or the node that owns it was not started)."
+        ),
+        fix=(
+            "Give as endpoint the address that the head's host name resolves to (torchfleet_address of torchfleet_head), or "
+            "is_host=true in --rdzv_conf on node 0 only; static rendezvous with a node rank avoids the question."
+        ),
+        probe="tcp_port_reachable",
+    ),
+    Rule(
+        id="store_unreachable",
+        label="master_addr_unreachable",
+        level=SYMPTOM,
+        confidence=0.65,
+        signs=signs(
+            r"client socket has timed out after \S+ while trying to connect to \(?(?P<host>[\w.:\[\]-]+?)[,:] ?(?P<port>\d+)\)?",
+            r"connect\(\) timed out\. Original timeout",
+            r"RendezvousConnectionError",
+            r"connection to the C10d store has failed",
+            r"client socket has failed to connect to any network address of \(?(?P<host>[\w.-]+), ?(?P<port>\d+)",
+            r"TCP client failed to connect/validate to host (?P<host>[\w.-]+):(?P<port>\d+)",
+        ),
+        cause="The rendezvous at {host}:{port} cannot be reached, or went away: wrong address or port, or node 0 is not up.",
+        fix=(
+            "Check torchfleet_head and torchfleet_master_port, start node 0 first, and give all nodes the same --rdzv_id "
+            "(launch.yml does all three); then test: nc -zv {host} {port} from each node."
+        ),
+        probe="tcp_port_reachable",
+        probe_parameters={"host": "{host}", "port": "{port}"},
+    ),
+    Rule(
+        id="store_not_yet_up",
+        label="master_addr_unreachable",
+        level=SYMPTOM,
+        confidence=0.5,
+        signs=signs(
+            r"client socket has failed to connect to \[?(?P<host>[\w.:-]+?)\]?:(?P<port>\d+) \(errno: 1(?:01|04|10|11)"
+        ),
+        recovers=True,
+        cause="{host}:{port} does not take the store's connections: node 0 is not up, or the address or port is wrong.",
+        fix="Check torchfleet_head and torchfleet_master_port, and that the rank on node 0 started: nc -zv {host} {port}.",
+        probe="tcp_port_reachable",
+        probe_parameters={"host": "{host}", "port": "{port}"},
+    ),
+    Rule(
+        id="fewer_joined",
+        label="missing_ranks",
+        level=SYMPTOM,
+        confidence=0.85,
+        signs=signs(r"world_size=(?P<world>\d+), (?:worker_count|num_workers_joined)=(?P<joined>\d+)"),
+        compare=("joined", "<", "world"),
+        recovers=True,
+        cause="{joined} of {world} ranks joined: the others were never started, or ended before they got there.",
+        fix=(
+            "Look in the logs of the ranks that are missing; check that each node of torchfleet_group was started with the "
+            "same node count, and that the sum of torchfleet_slots is {world}."
+        ),
+        probe="ranks_alive",
+    ),
+    Rule(
+        id="clients_missing",
+        label="missing_ranks",
+        level=SYMPTOM,
+        confidence=0.85,
+        signs=signs(
+            r"waiting for (?:clients|workers)\. ?(?P<joined>\d+)/(?P<world>\d+)",
+            r"(?P<joined>\d+)/(?P<world>\d+) (?:clients|workers) joined",
+        ),
+        compare=("joined", "<", "world"),
+        cause="{joined} of {world} ranks joined: the others were never started, or cannot reach the store.",
+        fix="Look in the logs of the missing ranks; check node count, torchfleet_slots and that all nodes were started.",
+        probe="ranks_alive",
+    ),
+    Rule(
+        id="rendezvous_timeout",
+        label="missing_ranks",
+        level=SYMPTOM,
+        confidence=0.6,
+        signs=signs(r"RendezvousTimeoutError", r"rendezvous .{0,80}(?:did not complete|timed out)", r"Exceeded max number of attempts to join"),
+        cause="The rendezvous ended before all nodes were there.",
+        fix="Start all nodes within the join time-out, with the same --nnodes and --rdzv_id; look at the node that did not join.",
+    ),
+    Rule(
+        id="rank_zero_silent",
+        label="missing_ranks",
+        level=ECHO,
+        confidence=0.45,
+        signs=signs(r"store->get\('?0'?\) got error: (?:Socket Timeout|wait timeout)", r"RuntimeError: Socket Timeout"),
+        cause="This rank waited in vain for a peer's key in the store: the peer never came that far.",
+        fix="Look in the log of the rank that published nothing (rank 0 for the communicator id).",
+    ),
+    Rule(
+        id="more_joined",
+        label="too_many_ranks_joined",
+        level=SYMPTOM,
+        confidence=0.9,
+        signs=signs(r"world_size=(?P<world>\d+), (?:worker_count|num_workers_joined)=(?P<joined>\d+)"),
+        compare=("joined", ">", "world"),
+        outranks=("missing_ranks", "collective_timeout_desync"),
+        cause="{joined} ranks joined a world of {world}: the program is launched twice, or the init file or store is an old one's.",
+        fix=(
+            "Use one launcher only (no torchrun inside mpirun), delete the file:// init file, and take a fresh "
+            "torchfleet_master_port or --rdzv_id."
+        ),
+    ),
+    Rule(
+        id="rank_joined_twice",
+        label="too_many_ranks_joined",
+        level=LIKELY,
+        confidence=0.75,
+        signs=signs(
+            r"Bootstrap Root : rank \d+ of \d+ ranks has already checked in",
+            r"Bootstrap Root : mismatch in rank count from procs",
+            r"rank \d+ (?:is )?already (?:registered|joined|connected)",
+        ),
+        cause="Two processes claim one rank, or two worlds of other sizes meet at one address: a double launch or a stale run.",
+        fix="Stop what is left of earlier runs (playbooks/stop.yml), use one launcher only, and take a fresh torchfleet_master_port.",
+    ),
+)

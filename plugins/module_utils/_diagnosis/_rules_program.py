@@ -1,0 +1,310 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private: for use inside this collection only; it may change without notice.
+"""Rules: the program itself, signals from outside, echoes, what only says that something failed, harmless lines."""
+from __future__ import annotations
+
+from typing import Tuple
+
+from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rule import (
+    CONTAINER,
+    ECHO,
+    HINT,
+    KILLED,
+    LIKELY,
+    SYMPTOM,
+    Rule,
+    fact,
+    sign,
+    signs,
+)
+
+# Exceptions that a program raises by its own doing; connections, time-outs and signals are not among them.
+_BUILTIN = (
+    "AttributeError",
+    "KeyError",
+    "IndexError",
+    "TypeError",
+    "ValueError",
+    "NameError",
+    "UnboundLocalError",
+    "ModuleNotFoundError",
+    "ImportError",
+    "FileNotFoundError",
+    "NotADirectoryError",
+    "IsADirectoryError",
+    "FileExistsError",
+    "PermissionError",
+    "SyntaxError",
+    "IndentationError",
+    "AssertionError",
+    "ZeroDivisionError",
+    "NotImplementedError",
+    "UnicodeDecodeError",
+    "UnicodeEncodeError",
+    "RecursionError",
+    "OverflowError",
+    "FloatingPointError",
+    "JSONDecodeError",
+    "UnpicklingError",
+    "LookupError",
+    "StopIteration",
+    "HFValidationError",
+    "RepositoryNotFoundError",
+    "GatedRepoError",
+)
+_MORE_LOG = (
+    "Gather: each rank's own output up to its first error (launch.yml keeps runs/<run_id>/<node>/rank-<n>.log), the same from "
+    "every node, with nccl_env_extra: {{NCCL_DEBUG: INFO}}, launch_env: {{TORCH_DISTRIBUTED_DEBUG: DETAIL}}, and "
+    "dmesg -T of the node that stopped first."
+)
+
+RULES: Tuple[Rule, ...] = (
+    # The program.
+    Rule(
+        id="exception",
+        label="user_code",
+        level=SYMPTOM,
+        confidence=0.7,
+        signs=signs(
+            sign(
+                r"(?<!except )(?<![\w`'\"])(?:[\w.]+\.)?(?P<error>(?-i:" + "|".join(_BUILTIN) + r"))(?::(?! *$)|\s*$)(?P<message>.{0,120})",
+                *_BUILTIN,
+            )
+        ),
+        cause="The program raised {error}:{message}",
+        fix="Repair the program, its arguments or its data at the line the traceback ends with; the cluster is not the cause.",
+    ),
+    Rule(
+        id="tensor_error",
+        label="user_code",
+        level=SYMPTOM,
+        confidence=0.8,
+        signs=signs(
+            r"mat1 and mat2 shapes",
+            r"size of tensor .* must match",
+            r"expected all tensors to be on the same device",
+            r"Sizes of tensors must match",
+            r"size mismatch for",
+            r"shape '.*' is invalid for input",
+            r"expected scalar type",
+            r"should be the same$|Input type .* and weight type .* should be the same",
+            r"modified by an inplace operation",
+            r"does not require grad",
+            r"backward through the graph a second time",
+            r"Error\(s\) in loading state_dict",
+            r"Expected to have finished reduction in the prior iteration",
+            r"marked? (?:a variable|as) ready (?:only once|twice)",
+            r"device-side assert",
+            r"stack expects each tensor to be equal size",
+            r"Given groups=\d+",
+            r"Expected .{0,40}(?:dimension|input|tensor) .{0,60}(?:but got|to have)",
+            r"CUDA error: (?:an illegal memory access|misaligned address|an illegal instruction)",
+            r"Xid \([^)]*\): (?:13|31|43|45|68|69)\b",
+            r"loss is (?:nan|inf)\b",
+        ),
+        cause="The program's tensors, devices or model do not fit together, or a kernel of it went wrong.",
+        fix="Repair the program or its configuration; one rank with CUDA_LAUNCH_BLOCKING=1 in launch_env shows the very call.",
+    ),
+    Rule(
+        id="command_line",
+        label="user_code",
+        level=SYMPTOM,
+        confidence=0.7,
+        signs=signs(
+            r"error: unrecognized arguments",
+            r"error: the following arguments are required",
+            r"error: argument \S+: ",
+            r"can't open file '[^']+': \[Errno 2\]",
+            r"syntax error near unexpected token",
+        ),
+        cause="The program does not accept its command line, or is not where the command line says.",
+        fix="Correct launch_script and launch_args.",
+    ),
+    Rule(
+        id="unknown_exception",
+        label="user_code",
+        level=HINT,
+        confidence=0.35,
+        signs=signs(
+            sign(
+                r"^(?!.*(?:torch\.distributed|NCCL|nccl|CUDA|cuda|c10d|gloo|CalledProcessError|ChildFailed|SignalException|"
+                r"Connection|BrokenPipe|Timeout|EOFError|DataLoader worker|ActorDied|Errno|Engine|"
+                r"RuntimeError: Error building|RuntimeError\s*$))"
+                r"(?:\W*\[[^\]]+\]:? ?)*(?:[\w.-]+: )?(?:\w+\.)*\w*(?-i:Error|Exception)\b: ?(?P<message>.{0,120})",
+                "error:",
+                "exception:",
+            ),
+        ),
+        needs=("traceback",),
+        cause="The program raised an exception that no rule knows: {message}",
+        fix="Read the traceback: most likely the program, its arguments or its data.",
+    ),
+    fact("traceback", r"Traceback \(most recent call last\)", r"File \"[^\"]+\", line \d+, in "),
+    # Ended from outside.
+    Rule(
+        id="scheduler_ended_it",
+        label="external_sigterm",
+        level=LIKELY,
+        confidence=0.9,
+        signs=signs(
+            r"DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE)",
+            r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED",
+            r"PBS: job killed",
+            r"TERM_RUNLIMIT",
+            r"(?:launch_time_limit|time limit) (?:of \S+ \w+ )?(?:was |is )?(?:reached|exceeded)",
+        ),
+        outranks=("collective_timeout_desync", "peer_process_died"),
+        cause="The job was ended from outside: its scheduler's time limit, a preemption, or an operator.",
+        fix="Nothing to repair in the program: raise the time limit (launch_time_limit), or save checkpoints more often and resume.",
+    ),
+    Rule(
+        id="terminated",
+        label="external_sigterm",
+        level=KILLED,
+        confidence=0.65,
+        signs=signs(
+            r"Main process received SIGTERM",
+            r"got signal: (?:1|2|15)\b",
+            r"received (?:Signals\.SIG(?:TERM|HUP|INT)|(?:1|2|15)) death signal",
+            r"SIGHUP death signal",
+            r"\bKeyboardInterrupt\b",
+            r"exited on signal (?:2|15) ",
+            r"Received SIG(?:TERM|INT|HUP)",
+        ),
+        outranks=("peer_process_died", "collective_timeout_desync"),
+        cause="The launcher was ended by a signal from outside: scheduler, operator, or the terminal it hung on was closed.",
+        fix="Nothing to repair in the program: raise the time limit, or start with launch.yml, whose runs outlive the terminal.",
+    ),
+    # Echoes.
+    Rule(
+        id="collective_timed_out",
+        label="collective_timeout_desync",
+        level=ECHO,
+        confidence=0.65,
+        signs=signs(
+            r"\[Rank (?P<rank>\d+)\].*caught collective operation timeout: \w+\(SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+)",
+            r"caught collective operation timeout",
+            r"NCCL operations have failed or timed out",
+            r"Timed out waiting \d+ms for (?:recv|send) operation",
+            r"failed to pass monitoredBarrier",
+            r"heartbeat monitor timed out",
+            r"tensors were submitted to be (?:reduced|allgathered|broadcasted)",
+            r"Watchdog caught collective",
+        ),
+        cause="Ranks waited in vain in a collective (sequence numbers {seq} on ranks {rank}): one rank is late, gone, or in another collective.",
+        fix=(
+            "Find the rank with the lowest sequence number, or with no such report: its log holds the cause. Same number "
+            "everywhere: a slow or stuck link or GPU (playbooks/bench.yml). Different numbers: the program diverges (data "
+            "length, branches on rank). Raise the process group's timeout only for work that is truly slow."
+        ),
+        probe="ranks_alive",
+    ),
+    Rule(
+        id="collectives_differ",
+        label="collective_timeout_desync",
+        level=LIKELY,
+        confidence=0.8,
+        signs=signs(
+            r"detected mismatch between collectives",
+            r"Mismatched collective detected",
+            r"op\.preamble\.length <= op\.nbytes",
+            r"collective.{0,40}shapes? .{0,30}mismatch",
+        ),
+        cause="Ranks called different collectives, or one with tensors of different sizes.",
+        fix="The program diverges between ranks: launch_env: {{TORCH_DISTRIBUTED_DEBUG: DETAIL}} names the calls; look for branches on rank and for uneven data.",
+    ),
+    Rule(
+        id="peer_gone",
+        label="peer_process_died",
+        level=ECHO,
+        confidence=0.5,
+        signs=signs(
+            r"Connection closed by (?:remote )?peer",
+            r"Connection reset by peer",
+            r"remote process exit",
+            r"ncclRemoteError",
+            r"failed to recv, got 0 bytes",
+            r"Broken pipe",
+            r"TCPStore server has shut down",
+            r"RendezvousClosedError",
+            r"Got completion .*?(?:error|status)[ =](?:IBV_WC_WR_FLUSH_ERR|5\b)",
+            r"socket (?:recv|send) failed while polling",
+            r"Call to (?:recv|send|write|read)\w* (?:from|to)? ?\S* ?failed",
+            r"NET/OFI Request completed with error",
+        ),
+        cause="A peer closed its connection: it died first, and this log shows only what its neighbours saw.",
+        fix="Look in the log of the rank that ended first (lowest time stamp, or no message at all) and in dmesg of its node.",
+        probe="ranks_alive",
+    ),
+    # Only that something failed.
+    Rule(
+        id="ranks_failed",
+        label="insufficient_log",
+        level=CONTAINER,
+        confidence=0.4,
+        signs=signs(
+            r"ChildFailedError",
+            r"exitcode\s*: -?[1-9]",
+            r"\(exitcode: -?[1-9]\d*\)",
+            r"return code = -?[1-9]",
+            r"returned non-zero exit status",
+            r"noticed that process rank \d+",
+            r"Segmentation fault",
+            r"core dumped",
+            r"terminate called after throwing",
+            r"exit(?:ed with|s with|ed on)? (?:signal|status|code|return code) -?[1-9]",
+            r"Test failure common\.cu",
+            r"Encountered a bad command exit code",
+            r"DataLoader worker .*exited unexpectedly",
+            r"Fatal Python error",
+            r"Killing subprocess \d+",
+            r"closing signal SIGTERM",
+            r"Primary job +terminated normally",
+        ),
+        cause="The run failed, and what made it fail is not in this log.",
+        fix=_MORE_LOG,
+    ),
+    Rule(
+        id="failed_somehow",
+        label="insufficient_log",
+        level=CONTAINER,
+        confidence=0.3,
+        signs=signs(
+            sign(r"NCCL WARN (?!Failed to open libibverbs|NET/Plugin|Missing)", "nccl warn"),
+            sign(r"\b(?:\w+\.)*\w*(?-i:Error|Exception): ", "error: ", "exception: "),
+            r"Traceback \(most recent call last\)",
+        ),
+        recovers=True,
+        cause="Something failed, and no rule knows these lines.",
+        fix=_MORE_LOG,
+    ),
+    # Nothing to do.
+    Rule(
+        id="harmless",
+        label="none",
+        level=CONTAINER,
+        confidence=0.8,
+        signs=signs(
+            r"Failed to find ncclCollNetPlugin",
+            r"Failed to find ncclNetPlugin",
+            r"Failed to find ncclTunerPlugin",
+            r"No plugin found \(libnccl-net",
+            r"Could not find: lib\w*nccl-net",
+            r"Failed to open libibverbs",
+            r"NET/IB : No device found",
+            r"hostname of the client socket cannot be retrieved",
+            r"Setting OMP_NUM_THREADS environment variable",
+            r"devices used by this process are currently unknown",
+            r"P2P is disabled between",
+            r"Unable to find hostfile, will proceed",
+            r"requires the dev libaio",
+            r"process group has NOT been destroyed",
+            r"Guessing device ID based on global rank",
+        ),
+        cause="No fault is seen; these lines are harmless.",
+        fix="No action.",
+    ),
+)

@@ -26,6 +26,9 @@ _LINE_BYTES = 4096  # of a longer line only the surroundings of the literal are 
 _EVIDENCE_LINES = 5
 _EVIDENCE_CHARACTERS = 300
 _MATCHES = 1000  # a rule that matched so often has said what it has to say
+_LINES_OF_A_SHAPE = 100  # so have lines that differ in their numbers alone
+_SHAPES = 50000
+_DIGITS = b"0123456789"
 _VALUES = 6
 
 _COLOURS = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\-_])|\x00")
@@ -36,9 +39,8 @@ _RANK = re.compile(
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T_ ](\d\d:\d\d:\d\d(?:[.,]\d+)?)")
 # What a run prints while it does its work: steps with a loss, progress bars, results of a benchmark. Lower case.
 _PROGRESS = re.compile(
-    rb"\biteration +\d+ ?/|\d+/\d+ \[\d+:\d\d<|\d(?:it/s|s/it)\b|\bloss['\"]?[ :=]+-?\d|avg bus bandwidth|\bbusbw\b|"
-    rb"samples/s|tokens/s|step[ :=]+\d+.{0,60}loss|\blatency\(us\)|\d ?gbps\b|train_runtime|"
-    rb"train(?:ing)? (?:is )?(?:complete|finished|done)"
+    rb"iteration +\d+ ?/|\[\d+:\d\d<|it/s\b|s/it\b|loss['\"]?[ :=]+-?\d|avg bus bandwidth|busbw\b|samples/s|tokens/s|"
+    rb"step[ :=]+\d+.{0,60}loss|latency\(us\)|gbps\b|train_runtime|train(?:ing)? (?:is )?(?:complete|finished|done)"
 )
 # What stands in a sentence for a value that the log does not name.
 _WORDS = {
@@ -121,6 +123,10 @@ class Reader:
                 if other != key and other in key:
                     self._watch[key] = self._watch[key] + [pair for pair in self._watch[other] if pair not in self._watch[key]]
         self._literals = _search_for(self._watch)
+        self._shape_literals = _search_for({key.translate(None, _DIGITS) for key in self._watch})
+        self._dull: Set[bytes] = set()  # shapes of lines that say nothing, or nothing more
+        self._working: Set[bytes] = set()  # those of progress
+        self._told: Dict[bytes, int] = {}
 
     def read(self, name: str, log: Log) -> None:
         """Take in one log. Lines end at a newline; a carriage return starts a line's text anew."""
@@ -137,45 +143,51 @@ class Reader:
 
     def _read_block(self, file: int, raw: bytes, first_line: int, offset: int) -> None:
         text = raw.lower().replace(b"\r", b"\n")  # same length, so that places in it are places in raw
-        start = end = counted = recovered_from = 0
-        line, content = first_line, ""
-        at = self._literals.search(text)
+        place = counted = 0
+        number = first_line
+        # A line's shape is the line without its digits: what is told of a shape need not be asked again.
+        for line, shape in zip(text.split(b"\n"), text.translate(None, _DIGITS).split(b"\n")):
+            start, place = place, place + len(line) + 1
+            if shape in self._dull:
+                continue
+            if shape in self._working:
+                self._progress[file] = offset + start
+                continue
+            interesting = bool(self._shape_literals.search(shape))
+            working = bool(_PROGRESS.search(line))
+            if working:
+                self._progress[file] = offset + start
+            if interesting:
+                number += raw.count(b"\n", counted, start)
+                counted = start
+                self._read_line(file, number, offset, raw, text, start, place - 1)
+            self._remember(shape, interesting, working)
+
+    def _remember(self, shape: bytes, interesting: bool, working: bool) -> None:
+        if len(shape) > _LINE_BYTES or len(self._dull) + len(self._working) + len(self._told) >= _SHAPES:
+            return
+        if interesting:
+            self._told[shape] = self._told.get(shape, 0) + 1
+            if self._told[shape] < _LINES_OF_A_SHAPE:
+                return
+            del self._told[shape]
+        (self._working if working else self._dull).add(shape)
+
+    def _read_line(self, file: int, number: int, offset: int, raw: bytes, text: bytes, start: int, end: int) -> None:
+        """Try the rules on one line of a block."""
+        window, content = -1, ""
+        at = self._literals.search(text, start, end)
         while at:
             place = at.start()
-            if place >= end or place - start > _LINE_BYTES // 2:
-                start = text.rfind(b"\n", 0, place) + 1
-                end = text.find(b"\n", place)
-                end = len(text) if end < 0 else end
-                start = max(start, place - _LINE_BYTES // 4)
-                line += raw.count(b"\n", counted, start)
-                counted = max(counted, start)
-                content = raw[start : min(end, start + _LINE_BYTES)].decode("utf-8", "replace").rstrip()
-            if self._match(at.group(), file, line, offset + place, content, text, start):
-                recovered_from = place
-            at = self._literals.search(text, place + 1)
-        done = _PROGRESS.search(text, recovered_from)
-        if done:
-            self._progress[file] = offset + done.start()
-
-    def _match(
-        self, key: bytes, file: int, line: int, offset: int, content: str, text: bytes, start: int
-    ) -> bool:
-        """Try the rules that wait for the literal on its line; whether one matched that a run may recover from."""
-        recoverable, worn = False, True
-        for rule, pattern in self._watch[key]:
-            seen = self._seen[rule.id]
-            if seen.matches >= _MATCHES:
-                continue
-            worn = False
-            found = pattern.search(content)
-            if not found or not _holds(rule, found.groupdict()):
-                continue
-            recoverable = recoverable or rule.recovers
-            self._note(rule, seen, found.groupdict(), file, line, offset, content, text, start)
-        if worn:
-            del self._watch[key]
-            self._literals = _search_for(self._watch)
-        return recoverable
+            if window < 0 or place - window > _LINE_BYTES // 2:
+                window = max(start, place - _LINE_BYTES // 4)
+                content = raw[window : min(end, window + _LINE_BYTES)].decode("utf-8", "replace").rstrip()
+            for rule, pattern in self._watch[at.group()]:
+                seen = self._seen[rule.id]
+                found = pattern.search(content) if seen.matches < _MATCHES else None
+                if found and _holds(rule, found.groupdict()):
+                    self._note(rule, seen, found.groupdict(), file, number, offset + place, content, text, start)
+            at = self._literals.search(text, place + 1, end)
 
     def _note(
         self,

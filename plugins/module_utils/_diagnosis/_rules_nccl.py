@@ -16,11 +16,12 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rul
     SYMPTOM,
     Rule,
     fact,
+    sign,
     signs,
 )
 
 RULES: Tuple[Rule, ...] = (
-    fact("gid_listing", r"GID\[ *\d+\]:", r"INDEX\s+GID\s", r"NCCL_IB_GID_INDEX", r"show_gids"),
+    fact("gid_listing", r"GID\[ *\d+\]:", sign(r"PORT\s+INDEX\s+GID\s", "\tindex\t", " index "), r"NCCL_IB_GID_INDEX", r"show_gids"),
     fact("rdma_devices_listed", r"NET/IB : Using \["),
     Rule(
         id="gid_rejected",
@@ -117,7 +118,7 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.9,
         signs=signs(
-            r"ibv_(?:reg_mr\w*|create_cq\w*|create_qp\w*|alloc_pd|create_srq)(?:\(\))?:? .*(?:Cannot allocate memory|\b12\b.*memory)",
+            sign(r"ibv_(?:reg_mr\w*|create_cq\w*|create_qp\w*|alloc_pd|create_srq)(?:\(\))?:? .*(?:Cannot allocate|\b12\b.*memory)", "ibv_"),
             r"ibv_reg_mr(?:_iova2?)? failed\s*$",
             r"max locked memory",
             r"allocate some locked memory",
@@ -169,7 +170,7 @@ RULES: Tuple[Rule, ...] = (
             r"libfabric\.so[.\d]*:? .*(?:not found|cannot open)",
             r"NCCL WARN (?:Error: )?network .+ not found",
             r"failed to initialize any NET plugin",
-            r"NET/(?:FasTrak|GPUDirectTCPX\w*|Plugin) ?:? .*(?:init\w* failed|failed to init)",
+            r"NET/(?:FasTrak|GPUDirectTCPX\w*|Plugin:|Plugin :) .*(?:init\w* failed|failed to init)",
         ),
         recovers=True,
         outranks=("insufficient_log", "ib_fabric_unreachable"),
@@ -268,7 +269,7 @@ RULES: Tuple[Rule, ...] = (
             r"ACSCtl:.*(?:SrcValid\+|ReqRedir\+|CmpltRedir\+|UpstreamFwd\+)",
             r"IO_PAGE_FAULT",
             r"DMAR: \[DMA (?:Read|Write)",
-            r"Missing \"?iommu=pt",
+            sign(r"Missing \"?iommu=pt", "iommu=pt"),
         ),
         recovers=True,
         outranks=("nccl_wrong_socket_ifname", "collective_timeout_desync"),

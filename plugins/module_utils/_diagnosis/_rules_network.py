@@ -48,7 +48,7 @@ RULES: Tuple[Rule, ...] = (
         r"num_machines[\"']?[ =:]+(?:[2-9]|\d\d)",
         r"--nnodes[ =]+(?:\d+:)?(?:[2-9]|\d\d)",
         r"--num_nodes[ =]+(?:[2-9]|\d\d)",
-        r"pdsh.* -w \S+,\S+",
+        r"pdsh -\S.* -w \S+,\S+",
         r"nnodes=(?:[2-9]|\d\d)",
     ),
     fact("gloo_mesh", r"connectFullMesh failed"),
@@ -510,7 +510,7 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.85,
         signs=signs(
             r"waiting for (?:clients|workers)\. ?(?P<joined>\d+)/(?P<world>\d+)",
-            r"(?P<joined>\d+)/(?P<world>\d+) (?:clients|workers) joined",
+            r"(?P<joined>\d+)/(?P<world>\d+) (?:clients joined|workers joined)",
         ),
         compare=("joined", "<", "world"),
         cause="{joined} of {world} ranks joined: the others were never started, or cannot reach the store.",
@@ -557,7 +557,6 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"Bootstrap Root : rank \d+ of \d+ ranks has already checked in",
             r"Bootstrap Root : mismatch in rank count from procs",
-            r"rank \d+ (?:is )?already (?:registered|joined|connected)",
         ),
         cause="Two processes claim one rank, or two worlds of other sizes meet at one address: a double launch or a stale run.",
         fix="Stop what is left of earlier runs (playbooks/stop.yml), use one launcher only, and take a fresh torchfleet_master_port.",

@@ -96,7 +96,7 @@ RULES: Tuple[Rule, ...] = (
             r"backward through the graph a second time",
             r"Error\(s\) in loading state_dict",
             r"Expected to have finished reduction in the prior iteration",
-            r"marked? (?:a variable|as) ready (?:only once|twice)",
+            r"(?:mark a variable ready|marked as ready) (?:only once|twice)",
             r"device-side assert",
             r"stack expects each tensor to be equal size",
             r"Given groups=\d+",
@@ -142,7 +142,7 @@ RULES: Tuple[Rule, ...] = (
         cause="The program raised an exception that no rule knows: {message}",
         fix="Read the traceback: most likely the program, its arguments or its data.",
     ),
-    fact("traceback", r"Traceback \(most recent call last\)", r"File \"[^\"]+\", line \d+, in "),
+    fact("traceback", r"Traceback \(most recent call last\)", sign(r"File \"[^\"]+\", line \d+, in ", "  file \"")),
     # Ended from outside.
     Rule(
         id="scheduler_ended_it",
@@ -255,7 +255,7 @@ RULES: Tuple[Rule, ...] = (
             r"Segmentation fault",
             r"core dumped",
             r"terminate called after throwing",
-            r"exit(?:ed with|s with|ed on)? (?:signal|status|code|return code) -?[1-9]",
+            sign(r"exit(?:ed with|s with|ed on)? (?:signal|status|code|return code) -?[1-9]", "exit status", "exit code", "exit signal", "exited with", "exits with", "exited on"),
             r"Test failure common\.cu",
             r"Encountered a bad command exit code",
             r"DataLoader worker .*exited unexpectedly",

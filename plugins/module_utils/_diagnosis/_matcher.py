@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Pattern, Sequence, Set, Tuple, Union
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._findings import Evidence, Finding, Probe
-from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rule import Rule
+from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rule import CONTAINER, Rule
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rules import RULES
 
 Log = Union[str, bytes, Iterable[bytes]]
@@ -217,7 +217,8 @@ class Reader:
             if value and value not in known and len(known) < _VALUES:
                 known.append(value.strip())
         if rule.differs:
-            seen.by_host[host or self._files[file]] = str(values.get(rule.differs))
+            value = str(values.get(rule.differs))
+            seen.by_host[host or value] = value
         shape = re.sub(r"[\d\W]+", " ", content)
         if shape not in seen.shapes and len(seen.hits) < _EVIDENCE_LINES:
             seen.shapes.add(shape)
@@ -229,11 +230,9 @@ class Reader:
             return [Finding("insufficient_log", "The logs are empty.", _fix_of(self._rules, "ranks_failed"), (), 0.9)]
         active = [rule for rule in self._rules.values() if rule.label and self._is_seen(rule.id)]
         ordered = _outranked_behind(sorted(active, key=self._order(active)))
-        told = [rule for rule in ordered if rule.label not in ("none", "insufficient_log")]
-        if told:
-            ordered = told
-        elif any(rule.label == "insufficient_log" for rule in ordered):
-            ordered = [rule for rule in ordered if rule.label == "insufficient_log"]
+        for idle in ("none", "insufficient_log"):  # said only where there is nothing better to say
+            if any(rule.label != idle for rule in ordered):
+                ordered = [rule for rule in ordered if rule.label != idle or rule.level < CONTAINER]
         if not ordered:
             return [Finding("none", "No fault is seen in these logs.", "No action.", (), 0.6)]
         labels: Dict[str, List[Rule]] = {}

@@ -140,7 +140,8 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.85,
         signs=signs(
             r"ibv_reg_dmabuf_mr\w* failed",
-            r"ibv_reg_mr\w* failed.*Bad address",
+            r"ibv_reg_mr\w*(?:\(.*\))?:? failed.*(?:Bad address|Invalid argument)",
+            r"register (?:memory|user buffer|address).*Bad address",
             r"Couldn't allocate MR",
             r"Got completion .*?(?:error|status)[ =](?:IBV_WC_LOC_PROT_ERR|4\b|IBV_WC_REM_ACCESS_ERR|10\b)",
             r"cuMemGetHandleForAddressRange.*(?:fail|error|not supported)",
@@ -187,7 +188,7 @@ RULES: Tuple[Rule, ...] = (
         label="nccl_version_or_env_mismatch",
         level=LIKELY,
         confidence=0.85,
-        signs=signs(r"NCCL INFO NCCL version (?P<version>\d[\w.+]*)"),
+        signs=signs(r"NCCL version (?P<version>\d[\d.]+)\+"),
         differs="version",
         recovers=True,
         outranks=("nccl_bug_upgrade", "peer_process_died", "insufficient_log"),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Pattern, Sequence, Set, Tuple, Union
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._findings import Evidence, Finding, Probe
@@ -34,9 +35,11 @@ _VALUES = 6
 _COLOURS = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\-_])|\x00")
 _HOST = re.compile(r"(?:^|[\s\]>:])([A-Za-z][\w.-]*):\d+:\d+ \[\d+\]|^([A-Za-z][\w.-]*):\d+ \| ")
 _RANK = re.compile(
-    r"\[(?:default|rank|trainer)(\d+)(?:\|\d+)?\]:|^\[[\w.-]+:(\d+)\]|^\[\d+,(\d+)\]<std|^[\w.-]+:(\d+) \| |\[Rank (\d+)\]"
+    r"\[(?:default|rank|trainer)(\d+)(?:\|\d+)?\]:|^\[[\w.-]+:(\d+)\]|^\[\d+,(\d+)\]<std|"
+    r"^[\w.-]+:(\d+) \| |\[Rank (\d+)\]"
 )
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T_ ](\d\d:\d\d:\d\d(?:[.,]\d+)?)")
+_RUN_FILE = re.compile(r"(?:(?:^|/)(?P<host>[\w.-]+)/)?(?:rank-(?P<rank>\d+)|launcher)\.log\Z")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt_ ](\d\d:\d\d:\d\d(?:[.,]\d+)?)")
 # What a run prints while it does its work: steps with a loss, progress bars, results of a benchmark. Lower case.
 _PROGRESS = re.compile(
     rb"iteration +\d+ ?/|\[\d+:\d\d<|it/s\b|s/it\b|loss['\"]?[ :=]+-?\d|avg bus bandwidth|busbw\b|samples/s|tokens/s|"
@@ -84,6 +87,15 @@ class _Seen:
     last: Tuple[int, int] = (-1, -1)  # file and byte offset
 
 
+@dataclass(frozen=True)
+class _Index:
+    """Rules by the literals they wait for, and one expression that finds any of the literals."""
+
+    waiting: Mapping[bytes, Sequence[Tuple[Rule, Pattern[str]]]]
+    literals: Pattern[bytes]
+    shapes: Pattern[bytes]  # the same for lines without their digits
+
+
 class _Words(Dict[str, str]):
     def __missing__(self, key: str) -> str:
         return _WORDS.get(key, "?")
@@ -103,27 +115,15 @@ def diagnose(logs: Union[Log, Mapping[str, Log]]) -> List[Finding]:
 class Reader:
     """Reads one log after the other, then answers."""
 
-    def __init__(self, rules: Sequence[Rule] = RULES) -> None:
-        self._rules = {rule.id: rule for rule in rules}
-        self._seen = {rule.id: _Seen() for rule in rules}
+    def __init__(self, rules: Optional[Sequence[Rule]] = None) -> None:
+        self._index = _index_of_all() if rules is None else _index(rules)
+        self._rules = {rule.id: rule for rule in (RULES if rules is None else rules)}
+        self._seen = {name: _Seen() for name in self._rules}
         self._files: List[str] = []
         self._progress: Dict[int, int] = {}
         self._hosts: Set[str] = set()
         self._empty = True
-        # literal -> the rules that wait for it, each with its compiled pattern
-        self._watch: Dict[bytes, List[Tuple[Rule, Pattern[str]]]] = {}
-        for rule in rules:
-            for sign in rule.signs:
-                pattern = re.compile(sign.pattern, re.IGNORECASE)
-                for key in sign.keys:
-                    self._watch.setdefault(key.encode(), []).append((rule, pattern))
-        # One literal may be part of another: the longer is what the search finds, so it answers for both.
-        for key in list(self._watch):
-            for other in self._watch:
-                if other != key and other in key:
-                    self._watch[key] = self._watch[key] + [pair for pair in self._watch[other] if pair not in self._watch[key]]
-        self._literals = _search_for(self._watch)
-        self._shape_literals = _search_for({key.translate(None, _DIGITS) for key in self._watch})
+        self._place = ("", "")  # host and rank that the file's name tells
         self._dull: Set[bytes] = set()  # shapes of lines that say nothing, or nothing more
         self._working: Set[bytes] = set()  # those of progress
         self._told: Dict[bytes, int] = {}
@@ -132,6 +132,8 @@ class Reader:
         """Take in one log. Lines end at a newline; a carriage return starts a line's text anew."""
         number = len(self._files)
         self._files.append(name)
+        named = _RUN_FILE.search(name)
+        self._place = (named.group("host") or "", named.group("rank") or "") if named else ("", "")
         line, offset = 1, 0
         for block in _blocks(log):
             raw = _COLOURS.sub(b"", block) if b"\x1b" in block or b"\x00" in block else block
@@ -153,7 +155,7 @@ class Reader:
             if shape in self._working:
                 self._progress[file] = offset + start
                 continue
-            interesting = bool(self._shape_literals.search(shape))
+            interesting = bool(self._index.shapes.search(shape))
             working = bool(_PROGRESS.search(line))
             if working:
                 self._progress[file] = offset + start
@@ -176,18 +178,18 @@ class Reader:
     def _read_line(self, file: int, number: int, offset: int, raw: bytes, text: bytes, start: int, end: int) -> None:
         """Try the rules on one line of a block."""
         window, content = -1, ""
-        at = self._literals.search(text, start, end)
+        at = self._index.literals.search(text, start, end)
         while at:
             place = at.start()
             if window < 0 or place - window > _LINE_BYTES // 2:
                 window = max(start, place - _LINE_BYTES // 4)
                 content = raw[window : min(end, window + _LINE_BYTES)].decode("utf-8", "replace").rstrip()
-            for rule, pattern in self._watch[at.group()]:
+            for rule, pattern in self._index.waiting[at.group()]:
                 seen = self._seen[rule.id]
                 found = pattern.search(content) if seen.matches < _MATCHES else None
                 if found and _holds(rule, found.groupdict()):
                     self._note(rule, seen, found.groupdict(), file, number, offset + place, content, text, start)
-            at = self._literals.search(text, place + 1, end)
+            at = self._index.literals.search(text, place + 1, end)
 
     def _note(
         self,
@@ -205,8 +207,8 @@ class Reader:
             return
         seen.matches += 1
         seen.last = (file, offset)
-        host = _first_group(_HOST.search(content))
-        rank = _first_group(_RANK.search(content))
+        host = _first_group(_HOST.search(content)) or self._place[0]
+        rank = _first_group(_RANK.search(content)) or self._place[1]
         if host:
             self._hosts.add(host)
         for known, new in ((seen.hosts, host), (seen.ranks, rank)):
@@ -252,7 +254,7 @@ class Reader:
             map(self._is_seen, rule.unless)
         )
 
-    def _order(self, active: Sequence[Rule]) -> "Callable[[Rule], Tuple[int, str, bool, int, int]]":
+    def _order(self, active: Sequence[Rule]) -> Callable[[Rule], Tuple[int, str, bool, int, int]]:
         """By level; within a level by time where all lines tell it, by line within one file, else the program first."""
         firsts = {rule.id: self._seen[rule.id].hits[0] for rule in active}
         one_file = len({hit.file for hit in firsts.values()}) < 2
@@ -295,6 +297,26 @@ class Reader:
         )
 
 
+def _index(rules: Sequence[Rule]) -> _Index:
+    waiting: Dict[bytes, List[Tuple[Rule, Pattern[str]]]] = {}
+    for rule in rules:
+        for sign in rule.signs:
+            pattern = re.compile(sign.pattern, re.IGNORECASE)
+            for literal in sign.keys:
+                waiting.setdefault(literal.encode(), []).append((rule, pattern))
+    # One literal may be part of another: the longer is what the search finds, so it answers for both.
+    whole = {
+        key: pairs + [pair for other in waiting if other != key and other in key for pair in waiting[other]]
+        for key, pairs in waiting.items()
+    }
+    return _Index(whole, _search_for(whole), _search_for({key.translate(None, _DIGITS) for key in whole}))
+
+
+@lru_cache(maxsize=1)
+def _index_of_all() -> _Index:
+    return _index(RULES)
+
+
 def _fix_of(rules: Mapping[str, Rule], rule_id: str) -> str:
     return rules[rule_id].fix.format_map(_Words())
 
@@ -318,7 +340,7 @@ def _holds(rule: Rule, values: Mapping[str, Optional[str]]) -> bool:
     return first < second if how == "<" else first > second
 
 
-def _first_group(found: "Optional[re.Match[str]]") -> str:
+def _first_group(found: Optional[re.Match[str]]) -> str:
     return next((group for group in found.groups() if group), "") if found else ""
 
 
@@ -362,7 +384,7 @@ def _pieces(log: Union[bytes, Iterable[bytes]]) -> Iterator[bytes]:
         yield from log
 
 
-def _search_for(literals: Iterable[bytes]) -> "Pattern[bytes]":
+def _search_for(literals: Iterable[bytes]) -> Pattern[bytes]:
     """One expression that finds the longest of the literals at the first place where there is one."""
     tree: Dict[int, object] = {}
     for literal in literals:

@@ -4,6 +4,7 @@
 
 # Private: for use inside this collection only; it may change without notice.
 """Rules: GPUs, driver, CUDA, memory, shared memory, disks and limits."""
+
 from __future__ import annotations
 
 from typing import Tuple
@@ -20,11 +21,13 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rul
 )
 
 _NEWER_DRIVER = (
-    "Install a driver that serves this CUDA (nvidia_driver role; reboot with its consent variable), or a torch build for an "
+    "Install a driver that serves this CUDA (nvidia_driver role; reboot with its consent variable), or a torch build "
+    "for an "
     "older CUDA (pytorch role): the table in docs says which goes with which."
 )
 _MORE_SHM = (
-    "Give /dev/shm room: mount -o remount,size=50% /dev/shm (node_tuning makes it lasting); for containers --shm-size=16g or "
+    "Give /dev/shm room: mount -o remount,size=50% /dev/shm (node_tuning makes it lasting); for containers "
+    "--shm-size=16g or "
     "--ipc=host, in a pod an emptyDir with medium Memory. Fewer DataLoader workers need less."
 )
 
@@ -36,10 +39,10 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.95,
         signs=signs(
-            r"Duplicate GPU detected ?: rank (?P<first>\d+) and rank (?P<second>\d+) both on CUDA device (?P<device>\w+)",
+            r"Duplicate GPU detected ?: rank (?P<first>\d+) and rank (?P<second>\d+) both on CUDA device "
+            r"(?P<device>\w+)",
             r"Duplicate GPU detected",
         ),
-        outranks=("nccl_version_or_env_mismatch", "insufficient_log", "peer_process_died"),
         cause="Ranks {first} and {second} use one GPU (PCI {device}).",
         fix=(
             "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before the process group, no hard-coded device, and "
@@ -59,9 +62,11 @@ RULES: Tuple[Rule, ...] = (
             r"CUDA error \(101\)",
             r"(?:requested|need) \d+ GPUs?,? but only \d+ (?:are |is )?available",
         ),
-        outranks=("user_code",),
         cause="A rank asks for a GPU that its process does not see: more ranks on the node than visible GPUs.",
-        fix="Set torchfleet_slots of that node to the GPUs it has; look at CUDA_VISIBLE_DEVICES in launch_env and at the GPU binding of the scheduler.",
+        fix=(
+            "Set torchfleet_slots of that node to the GPUs it has; look at CUDA_VISIBLE_DEVICES in launch_env and at "
+            "the GPU binding of the scheduler."
+        ),
         probe="gpu_count",
     ),
     # Hardware.
@@ -72,13 +77,15 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.92,
         signs=signs(
             # Hardware, firmware and link faults of NVIDIA's Xid catalogue; 13, 31, 43 and 45 come from programs.
-            r"Xid \((?P<pci>[^)]*)\): (?P<xid>48|54|6[1-4]|74|79|8[0-2]|88|9[2-7]|109|1[12]\d|13[3679]|14\d|15\d|16\d|17\d)\b",
+            r"Xid \((?P<pci>[^)]*)\): (?P<xid>48|54|6[1-4]|74|79|8[0-2]|88|9[2-7]|109|1[12]\d|13[3679]|14\d|15\d|16\d"
+            r"|17\d)\b",
             r"caused by previous Xid (?P<xid>\d+)",
         ),
-        outranks=("cuda_oom", "driver_not_loaded", "gpu_not_visible"),
+        outranks=("cuda_oom", "driver_not_loaded"),
         cause="The driver reports Xid {xid} for GPU {pci}: a hardware, firmware or link fault.",
         fix=(
-            "Take the node out of torchfleet_group, nvidia-smi -r or reboot it; if it comes again run nvidia-bug-report.sh and "
+            "Take the node out of torchfleet_group, nvidia-smi -r or reboot it; if it comes again run "
+            "nvidia-bug-report.sh and "
             "have the GPU (or its NVLink, riser, power) replaced."
         ),
         probe="xid",
@@ -106,11 +113,19 @@ RULES: Tuple[Rule, ...] = (
             r"row remapping fail",
             r"double bit error",
             r"NVRM: .*GPU .*(?:crash dump|has been lost)",
-            sign(r"PCIe Bus Error: severity=Uncorrect|AER: .*(?:Fatal|Uncorrect)|PCIe link lost", "pcie bus error", "aer: ", "pcie link lost"),
+            sign(
+                r"PCIe Bus Error: severity=Uncorrect|AER: .*(?:Fatal|Uncorrect)|PCIe link lost",
+                "pcie bus error",
+                "aer: ",
+                "pcie link lost",
+            ),
         ),
-        outranks=("driver_not_loaded", "gpu_not_visible"),
+        outranks=("driver_not_loaded",),
         cause="A GPU failed: uncorrectable memory, lost on PCIe or NVLink, or its firmware stopped answering.",
-        fix="Take the node out of torchfleet_group, reset the GPU (nvidia-smi -r) or reboot; if it comes again have it replaced. dmesg | grep -i xid tells which.",
+        fix=(
+            "Take the node out of torchfleet_group, reset the GPU (nvidia-smi -r) or reboot; if it comes again have it "
+            "replaced. dmesg | grep -i xid tells which."
+        ),
         probe="xid",
     ),
     Rule(
@@ -125,9 +140,12 @@ RULES: Tuple[Rule, ...] = (
             r"CUDA error: unspecified launch failure",
             r"Cuda failure '?(?:\d+ ')?(?:unknown error|unspecified launch failure|hardware)",
         ),
-        outranks=("collective_timeout_desync", "peer_process_died"),
+        outranks=("collective_timeout_desync",),
         cause="CUDA fails in a way that a program rarely causes: mostly a GPU that has just failed.",
-        fix="Look for Xid lines (dmesg | grep -i xid) on that node; take it out of torchfleet_group and reboot; if it comes again the GPU is faulty.",
+        fix=(
+            "Look for Xid lines (dmesg | grep -i xid) on that node; take it out of torchfleet_group and reboot; if it "
+            "comes again the GPU is faulty."
+        ),
         probe="xid",
     ),
     Rule(
@@ -136,18 +154,26 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.92,
         signs=signs(
-            r"Error 802\b", r"Error: 802\b",
+            r"Error 802\b",
+            r"Error: 802\b",
             r"runtime error \(802\)",
             r"returned 802",
             r"code=802",
             r"cudaErrorSystemNotReady",
             r"system not yet initialized",
-            r"(?:fabric manager|fabricmanager).*(?:don't match|do(?:es)? not match|mismatch|never reported|not running|failed|inactive)",
+            r"(?:fabric manager|fabricmanager).*(?:don't match|do(?:es)? not match|mismatch|never reported|not "
+            r"running|failed|inactive)",
             r"(?:failed|inactive).*nvidia-fabricmanager",
         ),
-        outranks=("gpu_not_visible", "cuda_driver_too_old", "user_code"),
-        cause="The NVSwitch fabric is not set up: the fabric manager is absent, down, or of another version than the driver.",
-        fix="Install nvidia-fabricmanager of the driver's very version and start it: systemctl enable --now nvidia-fabricmanager; then nvidia-smi -q must show Fabric State: Completed.",
+        outranks=("cuda_driver_too_old",),
+        cause=(
+            "The NVSwitch fabric is not set up: the fabric manager is absent, down, or of another version than the "
+            "driver."
+        ),
+        fix=(
+            "Install nvidia-fabricmanager of the driver's very version and start it: systemctl enable --now "
+            "nvidia-fabricmanager; then nvidia-smi -q must show Fabric State: Completed."
+        ),
         probe="fabric_manager",
     ),
     # Driver.
@@ -158,15 +184,22 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.95,
         signs=signs(
             r"Driver/library version mismatch",
-            r"Error 803\b", r"Error: 803\b",
+            r"Error 803\b",
+            r"Error: 803\b",
             r"unsupported display driver / cuda driver combination",
             r"cudaErrorSystemDriverMismatch",
             r"NVRM: API mismatch",
             r"RM API version mismatch|kernel module has the version",
         ),
-        outranks=("driver_not_loaded", "gpu_not_visible", "cuda_driver_too_old"),
-        cause="The driver's libraries are of another version than the kernel module that is loaded: it was upgraded under a running system.",
-        fix="Reboot the node (or unload and load the nvidia modules); hold the driver packages so that unattended upgrades leave them alone.",
+        outranks=("driver_not_loaded", "cuda_driver_too_old"),
+        cause=(
+            "The driver's libraries are of another version than the kernel module that is loaded: it was upgraded "
+            "under a running system."
+        ),
+        fix=(
+            "Reboot the node (or unload and load the nvidia modules); hold the driver packages so that unattended "
+            "upgrades leave them alone."
+        ),
         probe="driver_versions",
     ),
     Rule(
@@ -175,13 +208,20 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.95,
         signs=signs(
-            r"Error 804\b", r"Error: 804\b",
+            r"Error 804\b",
+            r"Error: 804\b",
             r"forward compatibility was attempted",
             r"cudaErrorCompatNotSupportedOnDevice",
         ),
-        outranks=("gpu_not_visible", "cuda_driver_too_old"),
-        cause="The forward-compatibility libcuda is loaded on a GPU that does not support it: the driver is older than the image's CUDA.",
-        fix="Install a newer driver, or remove the compat libraries from the image (/usr/local/cuda/compat, its ld.so.conf.d entry, LD_LIBRARY_PATH).",
+        outranks=("cuda_driver_too_old",),
+        cause=(
+            "The forward-compatibility libcuda is loaded on a GPU that does not support it: the driver is older than "
+            "the image's CUDA."
+        ),
+        fix=(
+            "Install a newer driver, or remove the compat libraries from the image (/usr/local/cuda/compat, its "
+            "ld.so.conf.d entry, LD_LIBRARY_PATH)."
+        ),
         probe="driver_versions",
     ),
     Rule(
@@ -198,7 +238,6 @@ RULES: Tuple[Rule, ...] = (
             r"unsatisfied condition: (?:cuda|driver)",
             r"driver version .{0,40}(?:is too old|older than (?:required|the minimum))",
         ),
-        outranks=("gpu_not_visible",),
         cause="The NVIDIA driver is older than the CUDA that the program was built with.",
         fix=_NEWER_DRIVER,
         probe="driver_versions",
@@ -226,9 +265,14 @@ RULES: Tuple[Rule, ...] = (
             r"FATAL: Module nvidia",
             r"nvidia-container-cli: initialization error: (?:nvml|driver)",
         ),
-        outranks=("gpu_not_visible",),
-        cause="The nvidia kernel module is not loaded: nouveau in its place, Secure Boot without a signature, or a new kernel without a rebuilt module.",
-        fix="Run the nvidia_driver role on the node (dkms rebuild, nouveau off; sign the module or turn Secure Boot off), then reboot.",
+        cause=(
+            "The nvidia kernel module is not loaded: nouveau in its place, Secure Boot without a signature, or a new "
+            "kernel without a rebuilt module."
+        ),
+        fix=(
+            "Run the nvidia_driver role on the node (dkms rebuild, nouveau off; sign the module or turn Secure Boot "
+            "off), then reboot."
+        ),
         probe="driver_loaded",
     ),
     Rule(
@@ -253,11 +297,15 @@ RULES: Tuple[Rule, ...] = (
             sign(r"\bno (?:NVIDIA )?GPUs? (?:was |were )?(?:found|detected|available)", "no gpu", "no nvidia gpu"),
         ),
         recovers=True,
-        outranks=("user_code",),
-        cause="The process sees no GPU: hidden by CUDA_VISIBLE_DEVICES or a device cgroup, a container started without GPUs, or a CPU build of torch.",
+        cause=(
+            "The process sees no GPU: hidden by CUDA_VISIBLE_DEVICES or a device cgroup, a container started without "
+            "GPUs, or a CPU build of torch."
+        ),
         fix=(
-            "Check CUDA_VISIBLE_DEVICES in launch_env and nvidia-smi -L as the job's user; containers need the NVIDIA runtime "
-            "(--gpus all); after 'NVML: Unknown Error' restart the container. torch must be a CUDA build (pytorch role)."
+            "Check CUDA_VISIBLE_DEVICES in launch_env and nvidia-smi -L as the job's user; containers need the "
+            "NVIDIA runtime "
+            "(--gpus all); after 'NVML: Unknown Error' restart the container. torch must be a CUDA build (pytorch "
+            "role)."
         ),
         probe="gpu_count",
     ),
@@ -276,7 +324,10 @@ RULES: Tuple[Rule, ...] = (
         ),
         recovers=True,
         cause="This torch (or extension) holds no kernels for the GPU's architecture {sm}.",
-        fix="Install a torch build whose architecture list has it (pytorch role; python -c 'import torch; print(torch.cuda.get_arch_list())'); rebuild extensions with TORCH_CUDA_ARCH_LIST.",
+        fix=(
+            "Install a torch build whose architecture list has it (pytorch role; python -c 'import torch; "
+            "print(torch.cuda.get_arch_list())'); rebuild extensions with TORCH_CUDA_ARCH_LIST."
+        ),
         probe="torch_arch_list",
     ),
     # Memory.
@@ -298,9 +349,11 @@ RULES: Tuple[Rule, ...] = (
             r"CUDNN_STATUS_ALLOC_FAILED",
             r"runtime error \(2\) ?: out of memory",
         ),
-        outranks=("user_code",),
         cause="A rank ran out of GPU memory; what other ranks report is the echo.",
-        fix="Smaller micro batch, activation checkpointing or sharding (ZeRO, FSDP); free the GPU of other processes (nvidia-smi); launch_env: {{PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:True'}} against fragmentation.",
+        fix=(
+            "Smaller micro batch, activation checkpointing or sharding (ZeRO, FSDP); free the GPU of other processes "
+            "(nvidia-smi); launch_env: {{PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:True'}} against fragmentation."
+        ),
         probe="gpu_processes",
     ),
     Rule(
@@ -320,7 +373,10 @@ RULES: Tuple[Rule, ...] = (
             r"is killed by signal: Killed",
         ),
         cause="The kernel (or the cgroup) killed a process because the node's memory was used up.",
-        fix="Fewer DataLoader workers, low_cpu_mem_usage or meta-device loading, no offload to host memory, or more memory for the job; dmesg -T | grep -i oom names the process.",
+        fix=(
+            "Fewer DataLoader workers, low_cpu_mem_usage or meta-device loading, no offload to host memory, or more "
+            "memory for the job; dmesg -T | grep -i oom names the process."
+        ),
         probe="kernel_oom",
     ),
     Rule(
@@ -341,9 +397,12 @@ RULES: Tuple[Rule, ...] = (
             sign(r"exit(?:ed with)? (?:status|code):? 137\b", "status 137", "code 137", "code: 137"),
             sign(r"(?:line \d+: +|^)\d+ Killed  ", " killed  "),
         ),
-        outranks=("peer_process_died", "collective_timeout_desync", "external_sigterm"),
+        outranks=("collective_timeout_desync", "external_sigterm"),
         cause="A rank was killed by signal 9: nearly always the kernel or the cgroup, out of host memory.",
-        fix="Confirm: dmesg -T | grep -i -E 'oom|killed process' on that node; then fewer DataLoader workers, lower-memory loading, less offload, or more memory for the job.",
+        fix=(
+            "Confirm: dmesg -T | grep -i -E 'oom|killed process' on that node; then fewer DataLoader workers, "
+            "lower-memory loading, less offload, or more memory for the job."
+        ),
         probe="kernel_oom",
     ),
     Rule(
@@ -360,7 +419,10 @@ RULES: Tuple[Rule, ...] = (
             r"unable to mmap \d+ bytes from file <filename not specified>",
         ),
         cause="The node's main memory is used up.",
-        fix="Fewer DataLoader workers, low_cpu_mem_usage or meta-device loading, no offload to host memory, or more memory for the job.",
+        fix=(
+            "Fewer DataLoader workers, low_cpu_mem_usage or meta-device loading, no offload to host memory, or more "
+            "memory for the job."
+        ),
         probe="kernel_oom",
     ),
     # Shared memory, disks, limits.
@@ -386,7 +448,7 @@ RULES: Tuple[Rule, ...] = (
             r"unable to resize file </?torch_.*",
             r"/dev/shm .{0,40}(?:too small|is full|100%)",
         ),
-        outranks=("disk_full", "peer_process_died", "nccl_version_or_env_mismatch"),
+        outranks=("disk_full",),
         cause="/dev/shm is full or too small (containers start with 64 MB).",
         fix=_MORE_SHM,
         probe="shm_free",
@@ -408,7 +470,12 @@ RULES: Tuple[Rule, ...] = (
         label="shm_too_small",
         level=KILLED,
         confidence=0.6,
-        signs=signs(r"Signal 7 \(SIGBUS\)", r"Bus error \(core dumped\)", r"exitcode\s*: -7\b", r"Bus error: (?:nonexistent|non-existent) physical address"),
+        signs=signs(
+            r"Signal 7 \(SIGBUS\)",
+            r"Bus error \(core dumped\)",
+            r"exitcode\s*: -7\b",
+            r"Bus error: (?:nonexistent|non-existent) physical address",
+        ),
         cause="A rank died of a bus error: mostly shared memory that could not be backed because /dev/shm is full.",
         fix=_MORE_SHM,
         probe="shm_free",
@@ -428,11 +495,12 @@ RULES: Tuple[Rule, ...] = (
             r"shmutils\.cc:\d+ NCCL WARN (?:Cuda failure|Call to open failed)",
             r"transport/shm\.cc:\d+ NCCL WARN",
         ),
-        outranks=("peer_process_died",),
         cause="A shared-memory segment vanished or could not be mapped, and not for want of room.",
         fix=(
-            "RemoveIPC=no in /etc/systemd/logind.conf (systemd deletes segments of users who log out), the same /dev/shm for "
-            "all ranks of a node; work-arounds: nccl_env_extra: {{NCCL_CUMEM_HOST_ENABLE: '0'}} or {{NCCL_SHM_DISABLE: '1'}}."
+            "RemoveIPC=no in /etc/systemd/logind.conf (systemd deletes segments of users who log out), the same "
+            "/dev/shm for "
+            "all ranks of a node; work-arounds: nccl_env_extra: {{NCCL_CUMEM_HOST_ENABLE: '0'}} or "
+            "{{NCCL_SHM_DISABLE: '1'}}."
         ),
         probe="remove_ipc",
     ),
@@ -448,9 +516,11 @@ RULES: Tuple[Rule, ...] = (
             r"inline_container\.cc.*unexpected pos",
             r"No usable temporary directory found",
         ),
-        outranks=("user_code", "peer_process_died"),
         cause="A file system (or a quota on it) is full.",
-        fix="Free space where the run writes: df -h and df -i on that node; move checkpoints, TMPDIR and caches in launch_env.",
+        fix=(
+            "Free space where the run writes: df -h and df -i on that node; move checkpoints, TMPDIR and caches in "
+            "launch_env."
+        ),
         probe="disk_free",
     ),
     Rule(
@@ -459,9 +529,12 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.92,
         signs=signs(r"Too many open files", r"\[Errno 24\]", r"received 0 items of ancdata"),
-        outranks=("shm_too_small", "shm_other", "user_code"),
+        outranks=("shm_too_small",),
         cause="A process reached its limit of open files.",
-        fix="Raise nofile as the job gets it (node_tuning role sets limits.d and systemd's LimitNOFILE; ulimit -n 1048576), or torch.multiprocessing.set_sharing_strategy('file_system').",
+        fix=(
+            "Raise nofile as the job gets it (node_tuning role sets limits.d and systemd's LimitNOFILE; ulimit -n "
+            "1048576), or torch.multiprocessing.set_sharing_strategy('file_system')."
+        ),
         probe="nofile",
     ),
     Rule(
@@ -471,7 +544,9 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.45,
         signs=signs(r"unable to open shared memory object </?torch_\S+ in read-write mode(?!: (?:No such|No space))"),
         cause="A worker could not open a shared tensor: most often the limit of open files.",
-        fix="Raise nofile as the job gets it (ulimit -n), or torch.multiprocessing.set_sharing_strategy('file_system').",
+        fix=(
+            "Raise nofile as the job gets it (ulimit -n), or torch.multiprocessing.set_sharing_strategy('file_system')."
+        ),
         probe="nofile",
     ),
 )

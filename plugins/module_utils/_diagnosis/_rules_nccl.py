@@ -4,6 +4,7 @@
 
 # Private: for use inside this collection only; it may change without notice.
 """Rules: RDMA, GPUDirect, network plugins, NCCL itself."""
+
 from __future__ import annotations
 
 from typing import Tuple
@@ -21,7 +22,13 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rul
 )
 
 RULES: Tuple[Rule, ...] = (
-    fact("gid_listing", r"GID\[ *\d+\]:", sign(r"PORT\s+INDEX\s+GID\s", "\tindex\t", " index "), r"NCCL_IB_GID_INDEX", r"show_gids"),
+    fact(
+        "gid_listing",
+        r"GID\[ *\d+\]:",
+        sign(r"PORT\s+INDEX\s+GID\s", "\tindex\t", " index "),
+        r"NCCL_IB_GID_INDEX",
+        r"show_gids",
+    ),
     fact("rdma_devices_listed", r"NET/IB : Using \["),
     Rule(
         id="gid_rejected",
@@ -37,12 +44,15 @@ RULES: Tuple[Rule, ...] = (
         ),
         outranks=("ib_fabric_unreachable",),
         cause=(
-            "The RoCE address NCCL uses cannot carry the connection: the GID index is wrong (a link-local or RoCE v1 entry, "
+            "The RoCE address NCCL uses cannot carry the connection: the GID index is wrong (a link-local or RoCE v1 "
+            "entry, "
             "or one that this node does not have)."
         ),
         fix=(
-            "With NCCL 2.21 and later remove NCCL_IB_GID_INDEX everywhere; with older ones set it per node to the RoCE v2 "
-            "entry with the routable IPv4 (show_gids; often 3): nccl_env_extra: {{NCCL_IB_GID_INDEX: '3'}} in host_vars."
+            "With NCCL 2.21 and later remove NCCL_IB_GID_INDEX everywhere; with older ones set it per node to the "
+            "RoCE v2 "
+            "entry with the routable IPv4 (show_gids; often 3): nccl_env_extra: {{NCCL_IB_GID_INDEX: '3'}} in "
+            "host_vars."
         ),
         probe="rdma_gids",
     ),
@@ -55,7 +65,8 @@ RULES: Tuple[Rule, ...] = (
         unless=("bootstrap_subnets", "bootstrap_roce_peers"),
         cause="The RoCE address NCCL uses does not reach the peer: most often a link-local GID index.",
         fix=(
-            "With NCCL 2.21 and later remove NCCL_IB_GID_INDEX; with older ones set it to the RoCE v2 entry with the routable "
+            "With NCCL 2.21 and later remove NCCL_IB_GID_INDEX; with older ones set it to the RoCE v2 entry with the "
+            "routable "
             "IPv4 (show_gids; often 3): nccl_env_extra: {{NCCL_IB_GID_INDEX: '3'}} in host_vars."
         ),
         probe="rdma_gids",
@@ -68,9 +79,13 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(r"ibv_modify_qp failed.*(?:timed out|\b110\b|No route to host|\b113\b)"),
         needs=("bootstrap_subnets", "rdma_devices_listed"),
         unless=("gid_listing",),
-        cause="The RDMA ports are up but cannot reach each other: the nodes are in different subnets with no RoCE route between.",
+        cause=(
+            "The RDMA ports are up but cannot reach each other: the nodes are in different subnets with no RoCE route "
+            "between."
+        ),
         fix=(
-            "Test pair by pair with ib_write_bw -d <device>; put the RDMA ports into one routed network, or go on without: "
+            "Test pair by pair with ib_write_bw -d <device>; put the RDMA ports into one routed network, or go on "
+            "without: "
             "torchfleet_transport: tcp (NCCL_IB_DISABLE=1)."
         ),
         probe="rdma_pair",
@@ -87,11 +102,13 @@ RULES: Tuple[Rule, ...] = (
             r"ibv_modify_qp failed.*No route to host",
         ),
         cause=(
-            "The RDMA ports are up but the peer's does not answer (retries used up): routing, another subnet, rails that do "
+            "The RDMA ports are up but the peer's does not answer (retries used up): routing, another subnet, rails "
+            "that do "
             "not meet, or not one fabric; after a while of good work, a peer that died."
         ),
         fix=(
-            "Test pair by pair with ib_write_bw -d <device>; on a rail-only fabric nccl_env_extra: {{NCCL_CROSS_NIC: '0'}}; to "
+            "Test pair by pair with ib_write_bw -d <device>; on a rail-only fabric nccl_env_extra: {{NCCL_CROSS_NIC: "
+            "'0'}}; to "
             "go on over TCP torchfleet_transport: tcp (NCCL_IB_DISABLE=1)."
         ),
         probe="rdma_pair",
@@ -108,7 +125,10 @@ RULES: Tuple[Rule, ...] = (
         ),
         recovers=True,
         outranks=("ib_fabric_unreachable",),
-        cause="NCCL uses adapters of two kinds at once ({first} and {other}): one of them belongs to storage or management.",
+        cause=(
+            "NCCL uses adapters of two kinds at once ({first} and {other}): one of them belongs to storage or "
+            "management."
+        ),
         fix="Leave the wrong one out: nccl_env_extra: {{NCCL_IB_HCA: '^{other}'}}, or list the right ones.",
         probe="rdma_ports",
     ),
@@ -118,7 +138,11 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.9,
         signs=signs(
-            sign(r"ibv_(?:reg_mr\w*|create_cq\w*|create_qp\w*|alloc_pd|create_srq)(?:\(\))?:? .*(?:Cannot allocate|\b12\b.*memory)", "ibv_"),
+            sign(
+                r"ibv_(?:reg_mr\w*|create_cq\w*|create_qp\w*|alloc_pd|create_srq)(?:\(\))?:? .*(?:Cannot allocate"
+                r"|\b12\b.*memory)",
+                "ibv_",
+            ),
             r"ibv_reg_mr(?:_iova2?)? failed\s*$",
             r"max locked memory",
             r"allocate some locked memory",
@@ -128,7 +152,8 @@ RULES: Tuple[Rule, ...] = (
         recovers=True,
         cause="The limit on locked memory is too low to register buffers for RDMA.",
         fix=(
-            "Raise memlock to unlimited as the job gets it: the node_tuning role sets limits.d and systemd's LimitMEMLOCK; log "
+            "Raise memlock to unlimited as the job gets it: the node_tuning role sets limits.d and systemd's "
+            "LimitMEMLOCK; log "
             "in anew; in containers --ulimit memlock=-1. Check inside the job: ulimit -l."
         ),
         probe="memlock",
@@ -149,9 +174,13 @@ RULES: Tuple[Rule, ...] = (
             r"(?:could not insert|not found).*(?:nvidia[-_]peermem|nv_peer_mem)",
         ),
         recovers=True,
-        cause="The adapter cannot reach GPU memory directly: nvidia-peermem is absent, DMA-BUF unsupported, or ACS in the way.",
+        cause=(
+            "The adapter cannot reach GPU memory directly: nvidia-peermem is absent, DMA-BUF unsupported, or ACS in "
+            "the way."
+        ),
         fix=(
-            "modprobe nvidia-peermem on every node; if DMA-BUF is the trouble nccl_env_extra: {{NCCL_DMABUF_ENABLE: '0'}}; turn "
+            "modprobe nvidia-peermem on every node; if DMA-BUF is the trouble nccl_env_extra: {{NCCL_DMABUF_ENABLE: "
+            "'0'}}; turn "
             "ACS off; to test that it is this: nccl_env_extra: {{NCCL_NET_GDR_LEVEL: '0'}}."
         ),
         probe="peermem_loaded",
@@ -174,10 +203,13 @@ RULES: Tuple[Rule, ...] = (
             r"NET/(?:FasTrak|GPUDirectTCPX\w*|Plugin:|Plugin :) .*(?:init\w* failed|failed to init)",
         ),
         recovers=True,
-        outranks=("insufficient_log", "ib_fabric_unreachable"),
-        cause="NCCL's network plugin (libnccl-net: OFI/EFA or a vendor's) cannot start: no device, no provider, or versions that do not fit.",
+        cause=(
+            "NCCL's network plugin (libnccl-net: OFI/EFA or a vendor's) cannot start: no device, no provider, or "
+            "versions that do not fit."
+        ),
         fix=(
-            "Pass the device nodes into the container (/dev/infiniband/uverbs*, check fi_info -p efa), bring plugin and "
+            "Pass the device nodes into the container (/dev/infiniband/uverbs*, check fi_info -p efa), bring plugin "
+            "and "
             "libfabric to matching versions, or do without: nccl_env_extra: {{NCCL_NET_PLUGIN: none}}."
         ),
         probe="net_plugin",
@@ -191,9 +223,12 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(r"NCCL version (?P<version>\d[\d.]+)\+"),
         differs="version",
         recovers=True,
-        outranks=("nccl_bug_upgrade", "peer_process_died", "insufficient_log"),
+        outranks=("nccl_bug_upgrade",),
         cause="The nodes run different releases of NCCL: {version}.",
-        fix="Install one torch build on all nodes (the pytorch role), and look for an other libnccl on LD_LIBRARY_PATH: playbooks/check.yml names the odd node.",
+        fix=(
+            "Install one torch build on all nodes (the pytorch role), and look for an other libnccl on "
+            "LD_LIBRARY_PATH: playbooks/check.yml names the odd node."
+        ),
         probe="same_nccl",
     ),
     Rule(
@@ -204,7 +239,7 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(r"NET/Plugin ?: .*?(?P<wording>No plugin found|Could not find: lib)"),
         differs="wording",
         recovers=True,
-        outranks=("nccl_bug_upgrade", "peer_process_died", "insufficient_log"),
+        outranks=("nccl_bug_upgrade",),
         cause="The nodes word the same step differently, so they run different releases of NCCL.",
         fix="Install one torch build (or NCCL package) on all nodes; playbooks/check.yml names the odd node.",
         probe="same_nccl",
@@ -222,8 +257,14 @@ RULES: Tuple[Rule, ...] = (
             r"mismatched? NCCL version",
             r"wrong magic [0-9a-fx]+ != [0-9a-fx]+",
         ),
-        cause="Two ranks speak differently: other NCCL releases, or NCCL_* settings (NCCL_PROTO, NCCL_ALGO, plugins) set on one only.",
-        fix="Same torch build and same nccl_env_extra on every node: set it in group_vars, not per host; look at /etc/nccl.conf and ~/.nccl.conf as well.",
+        cause=(
+            "Two ranks speak differently: other NCCL releases, or NCCL_* settings (NCCL_PROTO, NCCL_ALGO, plugins) set "
+            "on one only."
+        ),
+        fix=(
+            "Same torch build and same nccl_env_extra on every node: set it in group_vars, not per host; look at "
+            "/etc/nccl.conf and ~/.nccl.conf as well."
+        ),
         probe="same_nccl",
     ),
     Rule(
@@ -234,11 +275,13 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(r"ncclInvalidUsage: This usually reflects invalid usage", r"NCCL error in: .*, invalid usage"),
         unless=("nccl_warned", "duplicate_gpu"),
         cause=(
-            "NCCL rejects the call and the log does not say why: seen where the loaded NCCL does not fit the CUDA installed, or "
+            "NCCL rejects the call and the log does not say why: seen where the loaded NCCL does not fit the CUDA "
+            "installed, or "
             "two ranks share a GPU."
         ),
         fix=(
-            "Run again with nccl_env_extra: {{NCCL_DEBUG: WARN}} for the reason; check that the NCCL loaded is the wheel's own "
+            "Run again with nccl_env_extra: {{NCCL_DEBUG: WARN}} for the reason; check that the NCCL loaded is the "
+            "wheel's own "
             "(playbooks/check.yml) and that each rank has its own GPU."
         ),
     ),
@@ -257,8 +300,14 @@ RULES: Tuple[Rule, ...] = (
         level=LIKELY,
         confidence=0.5,
         signs=signs(r"message truncated ?: received \d+ bytes instead of \d+"),
-        cause="NCCL's own start-up exchange got a message of the wrong size: a fault of that release, or two releases that meet.",
-        fix="Take another NCCL or torch release on all nodes at once (pytorch role); see that none runs a different one.",
+        cause=(
+            "NCCL's own start-up exchange got a message of the wrong size: a fault of that release, or two releases "
+            "that meet."
+        ),
+        fix=(
+            "Take another NCCL or torch release on all nodes at once (pytorch role); see that none runs a different "
+            "one."
+        ),
         probe="same_nccl",
     ),
     Rule(
@@ -274,9 +323,13 @@ RULES: Tuple[Rule, ...] = (
         ),
         recovers=True,
         outranks=("nccl_wrong_socket_ifname", "collective_timeout_desync"),
-        cause="PCIe access control (ACS) or the IOMMU redirects traffic between GPUs: peer-to-peer transfers hang or corrupt data.",
+        cause=(
+            "PCIe access control (ACS) or the IOMMU redirects traffic between GPUs: peer-to-peer transfers hang or "
+            "corrupt data."
+        ),
         fix=(
-            "Turn ACS off on the bridges above the GPUs (setpci, or in the firmware), boot with iommu=pt or iommu off; to go on "
+            "Turn ACS off on the bridges above the GPUs (setpci, or in the firmware), boot with iommu=pt or iommu "
+            "off; to go on "
             "now: nccl_env_extra: {{NCCL_P2P_DISABLE: '1'}}."
         ),
         probe="acs",
@@ -293,9 +346,11 @@ RULES: Tuple[Rule, ...] = (
             r"doesn't support faster communication broadband via P2P",
             r"set `?NCCL_P2P_DISABLE=",
         ),
-        outranks=("user_code",),
         cause="The GPUs offer peer-to-peer access that they cannot give.",
-        fix="nccl_env_extra: {{NCCL_P2P_DISABLE: '1'}}; for good, a driver that no longer offers it, or ACS and IOMMU off.",
+        fix=(
+            "nccl_env_extra: {{NCCL_P2P_DISABLE: '1'}}; for good, a driver that no longer offers it, or ACS and IOMMU "
+            "off."
+        ),
         probe="gpu_p2p",
     ),
     Rule(
@@ -310,6 +365,9 @@ RULES: Tuple[Rule, ...] = (
             r"NCCL error in: .*internal error",
         ),
         cause="NCCL failed, and the lines that say why are not in this log.",
-        fix="Run again with nccl_env_extra: {{NCCL_DEBUG: INFO}} and keep the log of every node: the first 'NCCL WARN' of the first failing rank names the cause.",
+        fix=(
+            "Run again with nccl_env_extra: {{NCCL_DEBUG: INFO}} and keep the log of every node: the first 'NCCL WARN' "
+            "of the first failing rank names the cause."
+        ),
     ),
 )

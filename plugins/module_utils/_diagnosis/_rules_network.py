@@ -4,13 +4,13 @@
 
 # Private: for use inside this collection only; it may change without notice.
 """Rules: interfaces, names, ports, rendezvous and who joined it."""
+
 from __future__ import annotations
 
 from typing import Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rule import (
     ECHO,
-    HINT,
     LIKELY,
     STATED,
     SYMPTOM,
@@ -22,15 +22,18 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rul
 
 # Names of interfaces that containers, virtual machines and tunnels make: addresses on them end at the node.
 _VIRTUAL = (
-    r"(?:docker\d|br-[0-9a-f]{6,}|virbr\d|veth\w+|cni\d|flannel[\w.]*|cali\w+|cilium\w+|weave\w*|kube-\w+|lxdbr\d|lxcbr\d|"
+    r"(?:docker\d|br-[0-9a-f]{6,}|virbr\d|veth\w+|cni\d|flannel[\w.]*|cali\w+|cilium\w+|weave\w*|kube-\w+|lxdbr\d"
+    r"|lxcbr\d|"
     r"podman\d|vmnet\d|vboxnet\d|tun\d|tap\d|wg\d|tailscale\d|zt\w{8,}|ip6tnl\d|tunl\d|sit\d|gre\d|dummy\d|usb\d)"
 )
 # Addresses that a peer on another machine cannot mean: loopback, Docker's and libvirt's bridges, link-local.
 _NOWHERE = r"(?:127\.\d+\.\d+\.\d+|172\.1[78]\.0\.\d+|192\.168\.122\.\d+|169\.254\.\d+\.\d+|fe80:[\w:]*(?:%\w+)?|::1)"
 _SET_IFNAME = (
     "Name the interface that carries torchfleet_address on each node: nccl_env_extra: "
-    "{{NCCL_SOCKET_IFNAME: '=<interface>', GLOO_SOCKET_IFNAME: <interface>}} in that node's host_vars (names may differ "
-    "from node to node), or leave both unset and let the network probe choose; at the least exclude with ^lo,docker,veth."
+    "{{NCCL_SOCKET_IFNAME: '=<interface>', GLOO_SOCKET_IFNAME: <interface>}} in that node's host_vars (names may "
+    "differ "
+    "from node to node), or leave both unset and let the network probe choose; at the least exclude with "
+    "^lo,docker,veth."
 )
 
 RULES: Tuple[Rule, ...] = (
@@ -79,7 +82,8 @@ RULES: Tuple[Rule, ...] = (
         ),
         cause="NCCL finds no IP interface to use: none is up, or NCCL_SOCKET_IFNAME (or its family) leaves none over.",
         fix=(
-            "Bring the interface up (ip -br address), then correct or remove NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY in "
+            "Bring the interface up (ip -br address), then correct or remove NCCL_SOCKET_IFNAME and "
+            "NCCL_SOCKET_FAMILY in "
             "nccl_env_extra, /etc/nccl.conf and launch_env; in a container use the host's network."
         ),
         probe="interfaces",
@@ -103,7 +107,9 @@ RULES: Tuple[Rule, ...] = (
         level=LIKELY,
         confidence=0.85,
         signs=signs(
-            r"NCCL_SOCKET_IFNAME(?: set by environment)?(?: set)?(?: to |=| |: )[\"']?=?(?P<ifname>lo|" + _VIRTUAL + r")\b"
+            r"NCCL_SOCKET_IFNAME(?: set by environment)?(?: set)?(?: to |=| |: )[\"']?=?(?P<ifname>lo|"
+            + _VIRTUAL
+            + r")\b"
         ),
         needs=("several_hosts|several_nodes|connect_failed|nccl_system_error",),
         recovers=True,
@@ -139,7 +145,9 @@ RULES: Tuple[Rule, ...] = (
         unless=("nccl_ready",),
         recovers=True,
         outranks=("firewall_blocked_ports", "node_network_down"),
-        cause="NCCL starts over {ifname}, an interface of containers, virtual machines or a tunnel that ends at the node.",
+        cause=(
+            "NCCL starts over {ifname}, an interface of containers, virtual machines or a tunnel that ends at the node."
+        ),
         fix=_SET_IFNAME,
         probe="interface_reachable",
         probe_parameters={"interface": "{ifname}"},
@@ -151,7 +159,10 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.65,
         signs=signs(r"Bootstrap ?: Using (?:\[0\])?(?P<ifname>[\w.-]+):fe80:"),
         recovers=True,
-        cause="NCCL starts over {ifname} with a link-local IPv6 address, which is not routed and needs a zone on each peer.",
+        cause=(
+            "NCCL starts over {ifname} with a link-local IPv6 address, which is not routed and needs a zone on each "
+            "peer."
+        ),
         fix=_SET_IFNAME + " NCCL_SOCKET_FAMILY: AF_INET keeps it to IPv4.",
         probe="interface_reachable",
         probe_parameters={"interface": "{ifname}"},
@@ -229,7 +240,9 @@ RULES: Tuple[Rule, ...] = (
             r"Connect to (?P<peer>[^ <]+)<\d+> (?:failed|returned) ?:?.*Network is unreachable",
             r"Call to connect (?:failed|returned|timeout).*Network is unreachable",
         ),
-        cause="There is no route to the address a peer advertises: NCCL picked an interface outside the common network.",
+        cause=(
+            "There is no route to the address a peer advertises: NCCL picked an interface outside the common network."
+        ),
         fix=_SET_IFNAME,
     ),
     Rule(
@@ -240,7 +253,8 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"(?:Call to connect|NCCL connect) (?:failed|returned|timeout) ?:.*(?:timed out|timeout|refused)",
             r"NCCL Connection timed out",
-            r"Connect to [^ <]+<\d+> (?:failed|returned).*(?:Software caused|Invalid argument|not available|Cannot assign)",
+            r"Connect to [^ <]+<\d+> (?:failed|returned).*(?:Software caused|Invalid argument|not available|Cannot "
+            r"assign)",
         ),
         cause="NCCL cannot connect to the address a peer advertises: most often the wrong interface, else a firewall.",
         fix=_SET_IFNAME,
@@ -251,9 +265,13 @@ RULES: Tuple[Rule, ...] = (
         level=SYMPTOM,
         confidence=0.5,
         signs=signs(r"Connect to (?P<peer>[^ <]+)<(?P<port>\d+)> (?:failed|returned).*(?:timed out|timeout)"),
-        cause="Connections to {peer} on NCCL's own ports go unanswered: a firewall drops them, or the address is not routed.",
+        cause=(
+            "Connections to {peer} on NCCL's own ports go unanswered: a firewall drops them, or the address is not "
+            "routed."
+        ),
         fix=(
-            "Let the nodes reach each other on all TCP ports (firewall-cmd --zone=trusted --add-source=<training subnet>), "
+            "Let the nodes reach each other on all TCP ports (firewall-cmd --zone=trusted --add-source=<training "
+            "subnet>), "
             "or narrow net.ipv4.ip_local_port_range and open that range."
         ),
         probe="tcp_port_reachable",
@@ -270,8 +288,14 @@ RULES: Tuple[Rule, ...] = (
             r"Unable to find interface for: (?P<ifname>\S+)",
             r"makeDeviceForInterface.*(?:unsupported|fail)",
         ),
-        cause="Gloo has no interface named {ifname}: GLOO_SOCKET_IFNAME takes the plain name of one interface, no ^ and no =.",
-        fix="nccl_env_extra: {{GLOO_SOCKET_IFNAME: <interface>}} in host_vars, the one that carries the node's torchfleet_address.",
+        cause=(
+            "Gloo has no interface named {ifname}: GLOO_SOCKET_IFNAME takes the plain name of one interface, no ^ and "
+            "no =."
+        ),
+        fix=(
+            "nccl_env_extra: {{GLOO_SOCKET_IFNAME: <interface>}} in host_vars, the one that carries the node's "
+            "torchfleet_address."
+        ),
         probe="interface_exists",
         probe_parameters={"interface": "{ifname}"},
     ),
@@ -300,7 +324,10 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(r"Unable to resolve hostname to a \(local\) address\. Using the loopback"),
         needs=("gloo_mesh|several_hosts",),
         recovers=True,
-        cause="Gloo could not map the host name to an address of this node and fell back to loopback; peers cannot reach that.",
+        cause=(
+            "Gloo could not map the host name to an address of this node and fell back to loopback; peers cannot reach "
+            "that."
+        ),
         fix=(
             "Map the host name to torchfleet_address in /etc/hosts (the hosts role does), or nccl_env_extra: "
             "{{GLOO_SOCKET_IFNAME: <interface>}} per node."
@@ -312,9 +339,15 @@ RULES: Tuple[Rule, ...] = (
         label="gloo_wrong_ifname",
         level=SYMPTOM,
         confidence=0.55,
-        signs=signs(r"Gloo connectFullMesh failed", r"gloo/transport/tcp/\w+\.cc.*(?:timed out connecting|connect timeout|no error)"),
+        signs=signs(
+            r"Gloo connectFullMesh failed",
+            r"gloo/transport/tcp/\w+\.cc.*(?:timed out connecting|connect timeout|no error)",
+        ),
         cause="Gloo's ranks cannot connect to one another: it took an address that peers do not reach.",
-        fix="nccl_env_extra: {{GLOO_SOCKET_IFNAME: <interface>}} in host_vars, the one that carries the node's torchfleet_address.",
+        fix=(
+            "nccl_env_extra: {{GLOO_SOCKET_IFNAME: <interface>}} in host_vars, the one that carries the node's "
+            "torchfleet_address."
+        ),
         probe="interface_reachable",
     ),
     # Names.
@@ -339,10 +372,11 @@ RULES: Tuple[Rule, ...] = (
             ),
         ),
         recovers=True,
-        outranks=("master_addr_unreachable", "rdzv_endpoint_not_local", "missing_ranks", "gloo_wrong_ifname"),
+        outranks=("gloo_wrong_ifname",),
         cause="A node's name ({name}) does not resolve on the node that asks for it.",
         fix=(
-            "Let the hosts role write every node's name and torchfleet_address into /etc/hosts on all nodes (its own name "
+            "Let the hosts role write every node's name and torchfleet_address into /etc/hosts on all nodes (its own "
+            "name "
             "included), or use the head's address as master address."
         ),
         probe="resolve_name",
@@ -362,7 +396,6 @@ RULES: Tuple[Rule, ...] = (
             r"communication on port [`'\"]?(?P<port>\d+)[`'\"]?, but another process is utilizing it",
         ),
         recovers=True,
-        outranks=("master_addr_unreachable", "rdzv_endpoint_not_local", "peer_process_died", "user_code"),
         cause="The port the run wants ({port}) is taken by another process on that node: a stale run or a second job.",
         fix=(
             "End what holds it (ss -ltnp 'sport = :{port}'; playbooks/stop.yml for a stale run), or choose another: "
@@ -379,11 +412,13 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"Connect to (?P<peer>[^ <]+)<(?P<port>\d+)> .*No route to host",
             r"Call to connect .*No route to host",
-            r"(?:client socket has failed to connect to|connect\(\) to) \[?(?P<peer>[\w.:-]+?)\]?(?::(?P<port>\d+))? .*?(?:errno: 113|No route to host)",
+            r"(?:client socket has failed to connect to|connect\(\) to) \[?(?P<peer>[\w.:-]+?)\]?(?::(?P<port>\d+))? "
+            r".*?(?:errno: 113|No route to host)",
             r"SO_ERROR: No route to host, remote=\[(?P<peer>[\w.:-]+)\]",
         ),
         cause=(
-            "{peer} answers 'No route to host' to a connection between nodes: a firewall rejects NCCL's and the store's "
+            "{peer} answers 'No route to host' to a connection between nodes: a firewall rejects NCCL's and the "
+            "store's "
             "ports (firewalld does so by default)."
         ),
         fix=(
@@ -403,7 +438,9 @@ RULES: Tuple[Rule, ...] = (
             r"Open MPI (?:failed to TCP connect|detected an inbound)",
             r"btl_tcp_endpoint.*connect\(\) to (?P<peer>\S+) failed",
         ),
-        cause="MPI's processes cannot open TCP connections between the nodes: a firewall, or a network they do not share.",
+        cause=(
+            "MPI's processes cannot open TCP connections between the nodes: a firewall, or a network they do not share."
+        ),
         fix=(
             "Open the nodes to each other on all TCP ports, or keep MPI to the training network: "
             "--mca btl_tcp_if_include <CIDR> --mca oob_tcp_if_include <CIDR>."
@@ -439,7 +476,10 @@ RULES: Tuple[Rule, ...] = (
         ),
         recovers=True,
         cause="A network link of one node went down.",
-        fix="Take the node out of torchfleet_group or repair cable, transceiver or switch port; then playbooks/check.yml.",
+        fix=(
+            "Take the node out of torchfleet_group or repair cable, transceiver or switch port; then "
+            "playbooks/check.yml."
+        ),
         probe="link_state",
     ),
     Rule(
@@ -468,7 +508,8 @@ RULES: Tuple[Rule, ...] = (
             "NCCL_DEBUG=WARN prints the call."
         ),
         fix=(
-            "Run again with nccl_env_extra: {{NCCL_DEBUG: INFO}} to see the failing call and node; meanwhile playbooks/check.yml "
+            "Run again with nccl_env_extra: {{NCCL_DEBUG: INFO}} to see the failing call and node; meanwhile "
+            "playbooks/check.yml "
             "shows which node cannot reach the others: take that one out."
         ),
     ),
@@ -481,11 +522,13 @@ RULES: Tuple[Rule, ...] = (
         needs=("store_timeout",),
         outranks=("master_addr_unreachable", "missing_ranks"),
         cause=(
-            "Nobody hosts the rendezvous store: every node took itself for a client, because none recognised the endpoint's "
+            "Nobody hosts the rendezvous store: every node took itself for a client, because none recognised the "
+            "endpoint's "
             "address as its own (or the node that owns it was not started)."
         ),
         fix=(
-            "Give as endpoint the address that the head's host name resolves to (torchfleet_address of torchfleet_head), or "
+            "Give as endpoint the address that the head's host name resolves to (torchfleet_address of "
+            "torchfleet_head), or "
             "is_host=true in --rdzv_conf on node 0 only; static rendezvous with a node rank avoids the question."
         ),
         probe="tcp_port_reachable",
@@ -496,16 +539,21 @@ RULES: Tuple[Rule, ...] = (
         level=SYMPTOM,
         confidence=0.65,
         signs=signs(
-            r"client socket has timed out after \S+ while trying to connect to \(?(?P<host>[\w.:\[\]-]+?)[,:] ?(?P<port>\d+)\)?",
+            r"client socket has timed out after \S+ while trying to connect to \(?(?P<host>[\w.:\[\]-]+?)[,:] "
+            r"?(?P<port>\d+)\)?",
             r"connect\(\) timed out\. Original timeout",
             r"RendezvousConnectionError",
             r"connection to the C10d store has failed",
             r"client socket has failed to connect to any network address of \(?(?P<host>[\w.-]+), ?(?P<port>\d+)",
             r"TCP client failed to connect/validate to host (?P<host>[\w.-]+):(?P<port>\d+)",
         ),
-        cause="The rendezvous at {host}:{port} cannot be reached, or went away: wrong address or port, or node 0 is not up.",
+        cause=(
+            "The rendezvous at {host}:{port} cannot be reached, or went away: wrong address or port, or node 0 is not "
+            "up."
+        ),
         fix=(
-            "Check torchfleet_head and torchfleet_master_port, start node 0 first, and give all nodes the same --rdzv_id "
+            "Check torchfleet_head and torchfleet_master_port, start node 0 first, and give all nodes the same "
+            "--rdzv_id "
             "(launch.yml does all three); then test: nc -zv {host} {port} from each node."
         ),
         probe="tcp_port_reachable",
@@ -521,7 +569,10 @@ RULES: Tuple[Rule, ...] = (
         ),
         recovers=True,
         cause="{host}:{port} does not take the store's connections: node 0 is not up, or the address or port is wrong.",
-        fix="Check torchfleet_head and torchfleet_master_port, and that the rank on node 0 started: nc -zv {host} {port}.",
+        fix=(
+            "Check torchfleet_head and torchfleet_master_port, and that the rank on node 0 started: nc -zv {host} "
+            "{port}."
+        ),
         probe="tcp_port_reachable",
         probe_parameters={"host": "{host}", "port": "{port}"},
     ),
@@ -535,7 +586,8 @@ RULES: Tuple[Rule, ...] = (
         recovers=True,
         cause="{joined} of {world} ranks joined: the others were never started, or ended before they got there.",
         fix=(
-            "Look in the logs of the ranks that are missing; check that each node of torchfleet_group was started with the "
+            "Look in the logs of the ranks that are missing; check that each node of torchfleet_group was started "
+            "with the "
             "same node count, and that the sum of torchfleet_slots is {world}."
         ),
         probe="ranks_alive",
@@ -551,7 +603,9 @@ RULES: Tuple[Rule, ...] = (
         ),
         compare=("joined", "<", "world"),
         cause="{joined} of {world} ranks joined: the others were never started, or cannot reach the store.",
-        fix="Look in the logs of the missing ranks; check node count, torchfleet_slots and that all nodes were started.",
+        fix=(
+            "Look in the logs of the missing ranks; check node count, torchfleet_slots and that all nodes were started."
+        ),
         probe="ranks_alive",
     ),
     Rule(
@@ -559,9 +613,16 @@ RULES: Tuple[Rule, ...] = (
         label="missing_ranks",
         level=SYMPTOM,
         confidence=0.6,
-        signs=signs(r"RendezvousTimeoutError", r"rendezvous .{0,80}(?:did not complete|timed out)", r"Exceeded max number of attempts to join"),
+        signs=signs(
+            r"RendezvousTimeoutError",
+            r"rendezvous .{0,80}(?:did not complete|timed out)",
+            r"Exceeded max number of attempts to join",
+        ),
         cause="The rendezvous ended before all nodes were there.",
-        fix="Start all nodes within the join time-out, with the same --nnodes and --rdzv_id; look at the node that did not join.",
+        fix=(
+            "Start all nodes within the join time-out, with the same --nnodes and --rdzv_id; look at the node that did "
+            "not join."
+        ),
     ),
     Rule(
         id="rank_zero_silent",
@@ -580,7 +641,10 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(r"world_size=(?P<world>\d+), (?:worker_count|num_workers_joined)=(?P<joined>\d+)"),
         compare=("joined", ">", "world"),
         outranks=("missing_ranks", "collective_timeout_desync"),
-        cause="{joined} ranks joined a world of {world}: the program is launched twice, or the init file or store is an old one's.",
+        cause=(
+            "{joined} ranks joined a world of {world}: the program is launched twice, or the init file or store is an "
+            "old one's."
+        ),
         fix=(
             "Use one launcher only (no torchrun inside mpirun), delete the file:// init file, and take a fresh "
             "torchfleet_master_port or --rdzv_id."
@@ -595,7 +659,13 @@ RULES: Tuple[Rule, ...] = (
             r"Bootstrap Root : rank \d+ of \d+ ranks has already checked in",
             r"Bootstrap Root : mismatch in rank count from procs",
         ),
-        cause="Two processes claim one rank, or two worlds of other sizes meet at one address: a double launch or a stale run.",
-        fix="Stop what is left of earlier runs (playbooks/stop.yml), use one launcher only, and take a fresh torchfleet_master_port.",
+        cause=(
+            "Two processes claim one rank, or two worlds of other sizes meet at one address: a double launch or a "
+            "stale run."
+        ),
+        fix=(
+            "Stop what is left of earlier runs (playbooks/stop.yml), use one launcher only, and take a fresh "
+            "torchfleet_master_port."
+        ),
     ),
 )

@@ -4,6 +4,7 @@
 
 # Private: for use inside this collection only; it may change without notice.
 """Rules: the program itself, signals from outside, echoes, what only says that something failed, harmless lines."""
+
 from __future__ import annotations
 
 from typing import Tuple
@@ -56,7 +57,8 @@ _BUILTIN = (
     "GatedRepoError",
 )
 _MORE_LOG = (
-    "Gather: each rank's own output up to its first error (launch.yml keeps runs/<run_id>/<node>/rank-<n>.log), the same from "
+    "Gather: each rank's own output up to its first error (launch.yml keeps runs/<run_id>/<node>/rank-<n>.log), the "
+    "same from "
     "every node, with nccl_env_extra: {{NCCL_DEBUG: INFO}}, launch_env: {{TORCH_DISTRIBUTED_DEBUG: DETAIL}}, and "
     "dmesg -T of the node that stopped first."
 )
@@ -70,12 +72,17 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.7,
         signs=signs(
             sign(
-                r"(?<!except )(?<![\w`'\"])(?:[\w.]+\.)?(?P<error>(?-i:" + "|".join(_BUILTIN) + r"))(?::(?! *$)|\s*$)(?P<message>.{0,120})",
+                r"(?<!except )(?<![\w`'\"])(?:[\w.]+\.)?(?P<error>(?-i:"
+                + "|".join(_BUILTIN)
+                + r"))(?::(?! *$)|\s*$)(?P<message>.{0,120})",
                 *_BUILTIN,
             )
         ),
-        cause="The program raised {error}:{message}",
-        fix="Repair the program, its arguments or its data at the line the traceback ends with; the cluster is not the cause.",
+        cause="The program raised {error}: {message}",
+        fix=(
+            "Repair the program, its arguments or its data at the line the traceback ends with; the cluster is not the "
+            "cause."
+        ),
     ),
     Rule(
         id="tensor_error",
@@ -106,7 +113,10 @@ RULES: Tuple[Rule, ...] = (
             r"loss is (?:nan|inf)\b",
         ),
         cause="The program's tensors, devices or model do not fit together, or a kernel of it went wrong.",
-        fix="Repair the program or its configuration; one rank with CUDA_LAUNCH_BLOCKING=1 in launch_env shows the very call.",
+        fix=(
+            "Repair the program or its configuration; one rank with CUDA_LAUNCH_BLOCKING=1 in launch_env shows the "
+            "very call."
+        ),
     ),
     Rule(
         id="command_line",
@@ -130,7 +140,8 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.35,
         signs=signs(
             sign(
-                r"^(?!.*(?:torch\.distributed|NCCL|nccl|CUDA|cuda|c10d|gloo|CalledProcessError|ChildFailed|SignalException|"
+                r"^(?!.*(?:torch\.distributed|NCCL|nccl|CUDA|cuda|c10d|gloo|CalledProcessError|ChildFailed"
+                r"|SignalException|"
                 r"Connection|BrokenPipe|Timeout|EOFError|DataLoader worker|ActorDied|Errno|Engine|"
                 r"RuntimeError: Error building|RuntimeError\s*$))"
                 r"(?:\W*\[[^\]]+\]:? ?)*(?:[\w.-]+: )?(?:\w+\.)*\w*(?-i:Error|Exception)\b: ?(?P<message>.{0,120})",
@@ -142,7 +153,7 @@ RULES: Tuple[Rule, ...] = (
         cause="The program raised an exception that no rule knows: {message}",
         fix="Read the traceback: most likely the program, its arguments or its data.",
     ),
-    fact("traceback", r"Traceback \(most recent call last\)", sign(r"File \"[^\"]+\", line \d+, in ", "  file \"")),
+    fact("traceback", r"Traceback \(most recent call last\)", sign(r"File \"[^\"]+\", line \d+, in ", '  file "')),
     # Ended from outside.
     Rule(
         id="scheduler_ended_it",
@@ -156,9 +167,12 @@ RULES: Tuple[Rule, ...] = (
             r"TERM_RUNLIMIT",
             r"(?:launch_time_limit|time limit) (?:of \S+ \w+ )?(?:was |is )?(?:reached|exceeded)",
         ),
-        outranks=("collective_timeout_desync", "peer_process_died"),
+        outranks=("collective_timeout_desync",),
         cause="The job was ended from outside: its scheduler's time limit, a preemption, or an operator.",
-        fix="Nothing to repair in the program: raise the time limit (launch_time_limit), or save checkpoints more often and resume.",
+        fix=(
+            "Nothing to repair in the program: raise the time limit (launch_time_limit), or save checkpoints more "
+            "often and resume."
+        ),
     ),
     Rule(
         id="terminated",
@@ -175,9 +189,15 @@ RULES: Tuple[Rule, ...] = (
             r"exited on signal (?:2|15) ",
             r"Received SIG(?:TERM|INT|HUP)",
         ),
-        outranks=("peer_process_died", "collective_timeout_desync"),
-        cause="The launcher was ended by a signal from outside: scheduler, operator, or the terminal it hung on was closed.",
-        fix="Nothing to repair in the program: raise the time limit, or start with launch.yml, whose runs outlive the terminal.",
+        outranks=("collective_timeout_desync",),
+        cause=(
+            "The launcher was ended by a signal from outside: scheduler, operator, or the terminal it hung on was "
+            "closed."
+        ),
+        fix=(
+            "Nothing to repair in the program: raise the time limit, or start with launch.yml, whose runs outlive the "
+            "terminal."
+        ),
     ),
     # Echoes.
     Rule(
@@ -186,7 +206,8 @@ RULES: Tuple[Rule, ...] = (
         level=ECHO,
         confidence=0.65,
         signs=signs(
-            r"\[Rank (?P<rank>\d+)\].*caught collective operation timeout: \w+\(SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+)",
+            r"\[Rank (?P<rank>\d+)\].*caught collective operation timeout: \w+\(SeqNum=(?P<seq>\d+), "
+            r"OpType=(?P<op>\w+)",
             r"caught collective operation timeout",
             r"NCCL operations have failed or timed out",
             r"due to a collective timeout",
@@ -197,10 +218,15 @@ RULES: Tuple[Rule, ...] = (
             r"tensors were submitted to be (?:reduced|allgathered|broadcasted)",
             r"Watchdog caught collective",
         ),
-        cause="Ranks waited in vain in a collective (sequence numbers {seq} on ranks {rank}): one rank is late, gone, or in another collective.",
+        cause=(
+            "Ranks waited in vain in a collective (sequence numbers {seq} on ranks {rank}): one rank is late, gone, or "
+            "in another collective."
+        ),
         fix=(
-            "Find the rank with the lowest sequence number, or with no such report: its log holds the cause. Same number "
-            "everywhere: a slow or stuck link or GPU (playbooks/bench.yml). Different numbers: the program diverges (data "
+            "Find the rank with the lowest sequence number, or with no such report: its log holds the cause. Same "
+            "number "
+            "everywhere: a slow or stuck link or GPU (playbooks/bench.yml). Different numbers: the program diverges "
+            "(data "
             "length, branches on rank). Raise the process group's timeout only for work that is truly slow."
         ),
         probe="ranks_alive",
@@ -217,7 +243,10 @@ RULES: Tuple[Rule, ...] = (
             r"collective.{0,40}shapes? .{0,30}mismatch",
         ),
         cause="Ranks called different collectives, or one with tensors of different sizes.",
-        fix="The program diverges between ranks: launch_env: {{TORCH_DISTRIBUTED_DEBUG: DETAIL}} names the calls; look for branches on rank and for uneven data.",
+        fix=(
+            "The program diverges between ranks: launch_env: {{TORCH_DISTRIBUTED_DEBUG: DETAIL}} names the calls; look "
+            "for branches on rank and for uneven data."
+        ),
     ),
     Rule(
         id="peer_gone",
@@ -239,7 +268,10 @@ RULES: Tuple[Rule, ...] = (
             r"NET/OFI Request completed with error",
         ),
         cause="A peer closed its connection: it died first, and this log shows only what its neighbours saw.",
-        fix="Look in the log of the rank that ended first (lowest time stamp, or no message at all) and in dmesg of its node.",
+        fix=(
+            "Look in the log of the rank that ended first (lowest time stamp, or no message at all) and in dmesg of "
+            "its node."
+        ),
         probe="ranks_alive",
     ),
     # Only that something failed.
@@ -258,7 +290,15 @@ RULES: Tuple[Rule, ...] = (
             r"Segmentation fault",
             r"core dumped",
             r"terminate called after throwing",
-            sign(r"exit(?:ed with|s with|ed on)? (?:signal|status|code|return code) -?[1-9]", "exit status", "exit code", "exit signal", "exited with", "exits with", "exited on"),
+            sign(
+                r"exit(?:ed with|s with|ed on)? (?:signal|status|code|return code) -?[1-9]",
+                "exit status",
+                "exit code",
+                "exit signal",
+                "exited with",
+                "exits with",
+                "exited on",
+            ),
             r"Test failure common\.cu",
             r"Encountered a bad command exit code",
             r"DataLoader worker .*exited unexpectedly",

@@ -4,6 +4,7 @@
 
 # Private: for use inside this collection only; it may change without notice.
 """Rules: libraries, builds, ssh and the launchers."""
+
 from __future__ import annotations
 
 from typing import Tuple
@@ -31,11 +32,19 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.95,
         signs=signs(
-            sign(r"version [`'\"]?(?P<version>(?:GLIBC|GLIBCXX|CXXABI)_[\w.]+)['\"]? not found", "glibc_", "glibcxx_", "cxxabi_")
+            sign(
+                r"version [`'\"]?(?P<version>(?:GLIBC|GLIBCXX|CXXABI)_[\w.]+)['\"]? not found",
+                "glibc_",
+                "glibcxx_",
+                "cxxabi_",
+            )
         ),
-        outranks=("user_code", "missing_shared_lib", "library_conflict"),
+        outranks=("missing_shared_lib", "library_conflict"),
         cause="A binary needs {version}, which the node's C or C++ library is too old to have.",
-        fix="Use a build made on a system as old as the node, a newer OS or image, or (for GLIBCXX) conda install -c conda-forge libstdcxx-ng.",
+        fix=(
+            "Use a build made on a system as old as the node, a newer OS or image, or (for GLIBCXX) conda install -c "
+            "conda-forge libstdcxx-ng."
+        ),
     ),
     Rule(
         id="wrong_library_loaded",
@@ -43,7 +52,11 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.88,
         signs=signs(
-            r"undefined symbol:? ?_?_?(?P<symbol>\w+)",
+            sign(
+                # Torch's own packages import optional parts and only warn where one is absent.
+                r"^(?!.*(?:UserWarning|Failed to load image)).*undefined symbol:? ?_?_?(?P<symbol>\w+)",
+                "undefined symbol",
+            ),
             r"symbol \S+ version \S+ not defined in file",
             r"CUDNN_STATUS_(?:SUBLIBRARY_)?VERSION_MISMATCH",
             r"cuDNN version (?:incompatibility|mismatch)",
@@ -51,11 +64,15 @@ RULES: Tuple[Rule, ...] = (
             r"Cannot load symbol cudnn",
             r"Unable to load any of \{libcudnn",
         ),
-        outranks=("user_code", "missing_shared_lib"),
-        cause="A library of another version is found before the one that came with torch (symbol {symbol} is not in it).",
+        outranks=("missing_shared_lib",),
+        cause=(
+            "A library of another version is found before the one that came with torch (symbol {symbol} is not in it)."
+        ),
         fix=(
-            "Take CUDA and NCCL directories off LD_LIBRARY_PATH (launch_env, /etc/ld.so.conf.d, .bashrc), uninstall the second "
-            "package (pip list | grep -E 'nvidia-|nccl'), rebuild extensions against this torch. ldd on the file shows what is taken."
+            "Take CUDA and NCCL directories off LD_LIBRARY_PATH (launch_env, /etc/ld.so.conf.d, .bashrc), uninstall "
+            "the second "
+            "package (pip list | grep -E 'nvidia-|nccl'), rebuild extensions against this torch. ldd on the file "
+            "shows what is taken."
         ),
         probe="loaded_libraries",
     ),
@@ -65,8 +82,13 @@ RULES: Tuple[Rule, ...] = (
         level=SYMPTOM,
         confidence=0.45,
         signs=signs(r"CUBLAS_STATUS_INVALID_VALUE.* when calling", r"CUBLAS_STATUS_NOT_SUPPORTED.* when calling"),
-        cause="cuBLAS refuses a plain call: often another cuBLAS than torch's own is loaded, else the program's shapes.",
-        fix="Run once with launch_env: {{LD_LIBRARY_PATH: ''}}; if that cures it take the CUDA directories off that path for good.",
+        cause=(
+            "cuBLAS refuses a plain call: often another cuBLAS than torch's own is loaded, else the program's shapes."
+        ),
+        fix=(
+            "Run once with launch_env: {{LD_LIBRARY_PATH: ''}}; if that cures it take the CUDA directories off that "
+            "path for good."
+        ),
         probe="loaded_libraries",
     ),
     Rule(
@@ -83,9 +105,11 @@ RULES: Tuple[Rule, ...] = (
             r"cannot find -l(?P<library>\w+)",
             r"Could not find (?P<library>lib\S+\.so\S*) ",
         ),
-        outranks=("user_code", "insufficient_log"),
         cause="The library {library} is not on this node, or not where the loader looks.",
-        fix="Install the toolkit or package that holds it (cuda role), or a torch build that brings it; for -l{library} at link time a link in the toolkit's lib64. ldconfig -p | grep {library}",
+        fix=(
+            "Install the toolkit or package that holds it (cuda role), or a torch build that brings it; for "
+            "-l{library} at link time a link in the toolkit's lib64. ldconfig -p | grep {library}"
+        ),
         probe="library_present",
         probe_parameters={"library": "{library}"},
     ),
@@ -103,9 +127,12 @@ RULES: Tuple[Rule, ...] = (
             r"fatal error: (?:cuda_runtime|cuda|cusparse|cublas_v2|curand\w*|cusolver\w*)\.h: No such file",
         ),
         recovers=True,
-        outranks=("user_code", "insufficient_log", "ds_cuda_torch_mismatch"),
+        outranks=("ds_cuda_torch_mismatch",),
         cause="DeepSpeed (or torch) wants to build an extension and finds no CUDA toolkit.",
-        fix="Install the toolkit of torch's CUDA version (cuda role) and set launch_env: {{CUDA_HOME: /usr/local/cuda}}; or build the ops beforehand on a node that has it.",
+        fix=(
+            "Install the toolkit of torch's CUDA version (cuda role) and set launch_env: {{CUDA_HOME: "
+            "/usr/local/cuda}}; or build the ops beforehand on a node that has it."
+        ),
         probe="cuda_home",
     ),
     Rule(
@@ -114,14 +141,18 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.88,
         signs=signs(
-            r"Installed CUDA version (?P<toolkit>[\d.]+) does not match the version torch was compiled with (?P<torch>[\d.]+)(?!.*accepting)",
-            r"CUDA version \(?(?P<toolkit>[\d.]+)\)? mismatches the version that was used to compile PyTorch \(?(?P<torch>[\d.]+)",
+            r"Installed CUDA version (?P<toolkit>[\d.]+) does not match the version torch was compiled with "
+            r"(?P<torch>[\d.]+)(?!.*accepting)",
+            r"CUDA version \(?(?P<toolkit>[\d.]+)\)? mismatches the version that was used to compile PyTorch "
+            r"\(?(?P<torch>[\d.]+)",
             r"CUDAMismatchException",
             r"Unsupported gpu architecture",
         ),
-        outranks=("user_code", "insufficient_log"),
         cause="The CUDA toolkit ({toolkit}) and torch's CUDA ({torch}) do not fit, so extensions cannot be built.",
-        fix="Install the toolkit of torch's CUDA version and point launch_env: {{CUDA_HOME: ...}} at it, or a torch build of the toolkit's; DS_SKIP_CUDA_CHECK=1 only within one major version.",
+        fix=(
+            "Install the toolkit of torch's CUDA version and point launch_env: {{CUDA_HOME: ...}} at it, or a torch "
+            "build of the toolkit's; DS_SKIP_CUDA_CHECK=1 only within one major version."
+        ),
         probe="cuda_home",
     ),
     Rule(
@@ -138,7 +169,6 @@ RULES: Tuple[Rule, ...] = (
             r"parameter packs not expanded with",
             r"(?:host compiler|clang version|gcc version).*(?:is not supported|unsupported)",
         ),
-        outranks=("user_code", "insufficient_log"),
         cause="The host compiler is too old or too new for torch's headers or for nvcc.",
         fix="Install a gcc in the range of that CUDA (compiler role) and set launch_env: {{CC: ..., CXX: ...}}.",
         probe="compiler",
@@ -158,9 +188,12 @@ RULES: Tuple[Rule, ...] = (
             sign(r"\b(?:gcc|g\+\+|c\+\+|cc1plus|cmake): (?:command )?not found", ": command not found", ": not found"),
             r"error trying to exec 'cc1plus'",
         ),
-        outranks=("user_code", "insufficient_log", "ds_cuda_torch_mismatch", "launcher_remote_env"),
+        outranks=("ds_cuda_torch_mismatch",),
         cause="What a build at run time needs is absent: ninja, the compiler or Python's headers.",
-        fix="Install them on every node (compiler role: build-essential, python3-dev, ninja-build) and keep the environment's bin on the job's PATH: launch_env.",
+        fix=(
+            "Install them on every node (compiler role: build-essential, python3-dev, ninja-build) and keep the "
+            "environment's bin on the job's PATH: launch_env."
+        ),
         probe="build_tools",
     ),
     # ssh and pdsh.
@@ -187,9 +220,11 @@ RULES: Tuple[Rule, ...] = (
             r"ssh_askpass",
             r"sudo: a password is required",
         ),
-        outranks=("user_code", "peer_process_died", "missing_ranks", "insufficient_log"),
         cause="The launcher cannot log in to a node by ssh without a password.",
-        fix="Run the ssh_trust role on all nodes (the head must be able to log in to itself as well), and test: ssh -o BatchMode=yes <node> true. colossalai's paramiko reads the key named in ~/.ssh/config.",
+        fix=(
+            "Run the ssh_trust role on all nodes (the head must be able to log in to itself as well), and test: ssh -o "
+            "BatchMode=yes <node> true. colossalai's paramiko reads the key named in ~/.ssh/config."
+        ),
         probe="ssh_pairs",
     ),
     Rule(
@@ -217,7 +252,7 @@ RULES: Tuple[Rule, ...] = (
             r"(?:pdsh@|pdcp@)\S+: \S+: (?:connect|rcmd): ",
             r"rcmd: \S+: (?:Connection refused|short read|Unknown host)",
         ),
-        outranks=("ssh_auth", "node_network_down", "peer_process_died"),
+        outranks=("ssh_auth", "node_network_down"),
         cause="pdsh uses rsh, its default, where only ssh is served.",
         fix="launch_env: {{PDSH_RCMD_TYPE: ssh}} (or pdsh -R ssh).",
     ),
@@ -236,16 +271,22 @@ RULES: Tuple[Rule, ...] = (
                 ": no such file or directory",
             ),
             r"cd: (?P<command>\S+): No such file or directory",
-            r"env: [‘'\"]?(?P<command>python[\d.]*)[’'\"]?: No such file",
+            r"env: \W?(?P<command>python[\d.]*)\W?: No such file",
             r"launcher '(?P<command>\w+)' not installed",
             r"FileNotFoundError: .*No such file or directory: '(?P<command>" + _LAUNCHERS + r")'",
             r"^[\w.-]+: \S+: can't open file '(?P<command>[^']+)': \[Errno 2\]",
-            r"No module named '?(?P<command>(?:torch|deepspeed|accelerate|colossalai)(?:\.(?:distributed|launcher|commands|cli)[\w.]*)?)'?$",
+            r"No module named '?(?P<command>(?:torch|deepspeed|accelerate|colossalai)(?:\.(?:distributed|launcher"
+            r"|commands|cli)[\w.]*)?)'?$",
             r"Failed to find .*executable.*(?P<command>orted|prted)",
         ),
-        outranks=("user_code", "peer_process_died", "missing_ranks"),
-        cause="{command} is not there in the shell that the launcher opens on a node: other PATH, other path, or not installed there.",
-        fix="Use the same paths on every node and an absolute interpreter (torchfleet_python; launch.yml starts by absolute path), copy the code with playbooks/sync.yml; non-login shells do not read .bashrc.",
+        cause=(
+            "{command} is not there in the shell that the launcher opens on a node: other PATH, other path, or not "
+            "installed there."
+        ),
+        fix=(
+            "Use the same paths on every node and an absolute interpreter (torchfleet_python; launch.yml starts by "
+            "absolute path), copy the code with playbooks/sync.yml; non-login shells do not read .bashrc."
+        ),
         probe="path_exists",
         probe_parameters={"path": "{command}"},
     ),
@@ -254,10 +295,18 @@ RULES: Tuple[Rule, ...] = (
         label="launcher_remote_env",
         level=LIKELY,
         confidence=0.7,
-        signs=signs(r"\w+: readonly variable", r"not a valid identifier", r"stdin: is not a tty", r"(?:\.bashrc|/etc/profile\S*): line \d+: "),
+        signs=signs(
+            r"\w+: readonly variable",
+            r"not a valid identifier",
+            r"stdin: is not a tty",
+            r"(?:\.bashrc|/etc/profile\S*): line \d+: ",
+        ),
         needs=("launcher_failed_on_host|ranks_failed",),
         cause="The start-up files of the remote shell end with an error, and so does what the launcher runs in it.",
-        fix="Repair that line in /etc/profile, /etc/profile.d or .bashrc of the node (nothing may fail or print in a non-interactive shell), or start with launch.yml, which uses no shell.",
+        fix=(
+            "Repair that line in /etc/profile, /etc/profile.d or .bashrc of the node (nothing may fail or print in a "
+            "non-interactive shell), or start with launch.yml, which uses no shell."
+        ),
     ),
     Rule(
         id="mpi_daemon",
@@ -271,7 +320,10 @@ RULES: Tuple[Rule, ...] = (
             r"daemon .* (?:failed to start|died unexpectedly|terminated unexpectedly)",
         ),
         cause="MPI could not start its helper on a node: not installed or not on the path there, or no ssh login.",
-        fix="Install the same Open MPI at the same path on all nodes and call mpirun by its full path (or --prefix); test: ssh -o BatchMode=yes <node> orted --version.",
+        fix=(
+            "Install the same Open MPI at the same path on all nodes and call mpirun by its full path (or --prefix); "
+            "test: ssh -o BatchMode=yes <node> orted --version."
+        ),
     ),
     # Arguments.
     Rule(
@@ -284,9 +336,11 @@ RULES: Tuple[Rule, ...] = (
             r"environment variable (?P<variable>\w+) expected, but not set",
             r"rendezvous: (?P<variable>rank|world_?size) parameter missing",
         ),
-        outranks=("user_code",),
         cause="{variable} is not set: the program was not started by a launcher, or by one that does not set it.",
-        fix="Start it with launch.yml (or torchrun), not with plain python; under mpirun map OMPI_COMM_WORLD_* to RANK, WORLD_SIZE and LOCAL_RANK first.",
+        fix=(
+            "Start it with launch.yml (or torchrun), not with plain python; under mpirun map OMPI_COMM_WORLD_* to "
+            "RANK, WORLD_SIZE and LOCAL_RANK first."
+        ),
     ),
     Rule(
         id="port_number",
@@ -301,7 +355,6 @@ RULES: Tuple[Rule, ...] = (
             r"port must be 0-65535",
             r"port (?:number )?out of range",
         ),
-        outranks=("user_code",),
         cause="The port {port} is not one: ports end at 65535.",
         fix="torchfleet_master_port: a free port between 1024 and 65535.",
     ),
@@ -319,20 +372,27 @@ RULES: Tuple[Rule, ...] = (
             r"unable to parse hostfile",
             r"Invalid rank \d+, rank should be",
             r"Invalid rank requested ?: \d+/\d+",
-            sign(r"rank \d+ .{0,20}(?:>=|must be (?:less|smaller) than|out of range).{0,20}world.?size", "world size", "world_size"),
+            sign(
+                r"rank \d+ .{0,20}(?:>=|must be (?:less|smaller) than|out of range).{0,20}world.?size",
+                "world size",
+                "world_size",
+            ),
             r"(?:node_rank|node rank).{0,40}(?:must be|out of range|invalid|>=)",
             r"(?:num_processes|num_machines|machine_rank|main_process_ip).{0,60}(?:must|need|required|should|cannot)",
             r"manually pass in --?\w*(?:main_process|num_|machine_rank)",
-            r"(?:must|need to) (?:specify|pass|provide|set) .{0,20}(?:main_process_ip|main_process_port|machine_rank|num_processes|rdzv_endpoint)",
+            r"(?:must|need to) (?:specify|pass|provide|set) .{0,20}(?:main_process_ip|main_process_port|machine_rank"
+            r"|num_processes|rdzv_endpoint)",
             r"Unsupported nproc_per_node",
             r"(?:torchrun|run\.py|launch\.py|accelerate(?: <command>)?|deepspeed|runner\.py): error: ",
             r"requires? rdzv_endpoint|rendezvous endpoint .*must",
             r"include and exclude are mutually exclusive",
             r"world.?size .{0,40}(?:does not match|is not equal to|not divisible).{0,40}(?:processes|ranks|nodes|GPUs)",
         ),
-        outranks=("user_code",),
         cause="The launcher's arguments contradict each other or the hosts.",
-        fix="One consistent set for all nodes (launch.yml renders it from torchfleet_slots, torchfleet_head and torchfleet_master_port): same node count and port, its own node or machine rank on each.",
+        fix=(
+            "One consistent set for all nodes (launch.yml renders it from torchfleet_slots, torchfleet_head and "
+            "torchfleet_master_port): same node count and port, its own node or machine rank on each."
+        ),
     ),
     Rule(
         id="node_left_out",
@@ -341,12 +401,17 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.4,
         signs=signs(
             r"machine_rank[\"']?[ =:]+['\"]?(?:0|\$\{?\w+)",
-            r"node_rank[\"']?[ =:]+['\"]?0\b",
         ),
-        needs=("several_nodes", ),
+        needs=("several_nodes",),
         recovers=True,
-        cause="A launch over several machines is asked for, and only rank 0's (or one unset rank's) command is seen: the others were perhaps not started, or all with one rank.",
-        fix="Start one launcher on each machine, each with its own machine_rank and the same num_machines, num_processes (the total), address and port; launch.yml does.",
+        cause=(
+            "A launch over several machines is asked for, and only rank 0's (or one unset rank's) command is seen: the "
+            "others were perhaps not started, or all with one rank."
+        ),
+        fix=(
+            "Start one launcher on each machine, each with its own machine_rank and the same num_machines, "
+            "num_processes (the total), address and port; launch.yml does."
+        ),
     ),
     Rule(
         id="local_rank_option",
@@ -358,19 +423,27 @@ RULES: Tuple[Rule, ...] = (
             r"(?:required|no such option):? .*--local(?:-rank|_rank)",
             r"Unknown command line flag '?local[-_]rank",
         ),
-        outranks=("user_code", "launcher_args_mismatch"),
+        outranks=("launcher_args_mismatch",),
         cause="The launcher passes --local-rank in a spelling that the script does not know.",
-        fix="Start with torchrun (launch_launcher: torchrun) and read int(os.environ['LOCAL_RANK']), or accept both --local_rank and --local-rank in the script.",
+        fix=(
+            "Start with torchrun (launch_launcher: torchrun) and read int(os.environ['LOCAL_RANK']), or accept both "
+            "--local_rank and --local-rank in the script."
+        ),
     ),
     Rule(
         id="launcher_fault",
         label="launcher_bug",
         level=STATED,
         confidence=0.85,
-        signs=signs(r"KeyError: ['\"]PDSH_SSH_ARGS_APPEND", r"UnboundLocalError: .*(?:hostfile|active_resources|launch_cmd|ssh_)"),
-        outranks=("user_code",),
+        signs=signs(
+            r"KeyError: ['\"]PDSH_SSH_ARGS_APPEND",
+            r"UnboundLocalError: .*(?:hostfile|active_resources|launch_cmd|ssh_)",
+        ),
         cause="The launcher itself stumbles over a case that its authors forgot.",
-        fix="Take another release of the launcher; for PDSH_SSH_ARGS_APPEND also launch_env: {{PDSH_SSH_ARGS_APPEND: ''}}.",
+        fix=(
+            "Take another release of the launcher; for PDSH_SSH_ARGS_APPEND also launch_env: {{PDSH_SSH_ARGS_APPEND: "
+            "''}}."
+        ),
     ),
     # The launcher swallowed what happened.
     Rule(
@@ -380,15 +453,26 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.5,
         signs=signs(r"failed to run torchrun (?:.* on (?P<host>[\w.-]+))?"),
         cause="The launcher reports a failure on {host} and swallowed the error itself.",
-        fix="Run the printed torchrun command on {host} by hand (or launch.yml, which keeps each rank's log) and explain that output.",
+        fix=(
+            "Run the printed torchrun command on {host} by hand (or launch.yml, which keeps each rank's log) and "
+            "explain that output."
+        ),
     ),
     Rule(
         id="build_failed",
         label="insufficient_log",
         level=ECHO,
         confidence=0.5,
-        signs=signs(r"'ninja', '-v'[^]]*\]' returned non-zero", r"Error building extension", r"Error compiling objects for extension", r"ninja: build stopped"),
+        signs=signs(
+            r"'ninja', '-v'[^]]*\]' returned non-zero",
+            r"Error building extension",
+            r"Error compiling objects for extension",
+            r"ninja: build stopped",
+        ),
         cause="The build of an extension failed; the compiler's own message is not in this log.",
-        fix="Look above for the first line with 'error:' or 'fatal error:', or run ninja -v in the extension's folder under ~/.cache/torch_extensions and explain that output.",
+        fix=(
+            "Look above for the first line with 'error:' or 'fatal error:', or run ninja -v in the extension's folder "
+            "under ~/.cache/torch_extensions and explain that output."
+        ),
     ),
 )

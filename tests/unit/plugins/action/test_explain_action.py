@@ -1,0 +1,121 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The playbook explain.yml as a user runs it: no inventory, no node."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ansible", reason="the playbook runs in ansible-core")
+
+from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._matcher import diagnose
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _logs
+
+ROOT = Path(__file__).resolve().parents[4]
+PLAYBOOK = shutil.which("ansible-playbook", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    assert PLAYBOOK
+    env = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
+    env.update(ANSIBLE_HOME=str(folder / ".ansible"), ANSIBLE_LOCALHOST_WARNING="false", PWD=str(folder))
+    return subprocess.run(
+        [PLAYBOOK, str(ROOT / "playbooks" / "explain.yml"), *arguments],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Two runs: an old healthy one, and a new one that failed on its third rank."""
+    files = {
+        "old/alpha/rank-0.log": "step 1 loss 2.0\n",
+        "new/manifest.json": json.dumps({"nodes": [{"node": "beta"}, {"node": "alpha"}]}),
+        "new/alpha/rank-2.log": "a\nb\n[rank2]: torch.OutOfMemoryError: CUDA out of memory.\n",
+        "new/alpha/rank-10.log": "Connection reset by peer\n",
+        "new/beta/launcher.log": "closing signal SIGTERM\n",
+        "new/beta/rank-0.log": "Connection closed by remote peer\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / "runs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    os.utime(tmp_path / "runs" / "old", (1, 1))
+    return tmp_path
+
+
+def test_the_newest_run_is_explained(runs: Path) -> None:
+    done = run(runs)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "cuda_oom (confidence 0.90)" in done.stdout
+    assert "alpha/rank-2.log:3: [rank2]: torch.OutOfMemoryError" in done.stdout
+    assert "Fix: " in done.stdout
+    answer = json.loads((runs / "runs" / "new" / "findings.json").read_text(encoding="utf-8"))
+    assert [finding["label"] for finding in answer["findings"]] == ["cuda_oom", "peer_process_died"]
+    assert answer["findings"][0]["ranks"] == ["2"]
+    assert "changed=1" in done.stdout
+    assert "changed=0" in run(runs).stdout
+
+
+def test_a_run_can_be_named_and_check_mode_writes_nothing(runs: Path) -> None:
+    done = run(runs, "-e", "explain_run_id=old", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "No fault is seen" in done.stdout
+    assert not (runs / "runs" / "old" / "findings.json").exists()
+
+
+def test_any_log_can_be_explained(runs: Path) -> None:
+    (runs / "some.log").write_text("ValueError: bad\n", encoding="utf-8")
+    done = run(runs, "-e", "explain_path=some.log", "-e", "explain_dest=answer.json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "user_code" in done.stdout
+    assert json.loads((runs / "answer.json").read_text(encoding="utf-8"))["findings"][0]["label"] == "user_code"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [("explain_path", "nowhere.log", "does not exist"), ("explain_path", "empty", "holds no logs")],
+)
+def test_it_says_what_to_set(runs: Path, variable: str, value: str, message: str) -> None:
+    (runs / "empty").mkdir()
+    done = run(runs, "-e", f"{variable}={value}")
+    assert done.returncode != 0
+    assert message in done.stdout + done.stderr
+    assert "explain_path" in done.stdout + done.stderr
+
+
+def test_nodes_come_in_launch_order_and_ranks_by_number(runs: Path) -> None:
+    folder = runs / "runs" / "new"
+    assert [str(log.relative_to(folder)) for log in _logs.find_logs(folder)] == [
+        "beta/launcher.log",
+        "beta/rank-0.log",
+        "alpha/rank-2.log",
+        "alpha/rank-10.log",
+    ]
+
+
+def test_a_broken_manifest_is_no_hindrance(runs: Path) -> None:
+    folder = runs / "runs" / "new"
+    (folder / "manifest.json").write_text("{", encoding="utf-8")
+    assert len(_logs.find_logs(folder)) == 4
+
+
+def test_the_report_is_short() -> None:
+    findings = diagnose("CUDA out of memory\nToo many open files\nSIGHUP death signal\nConnection reset by peer\n")
+    text = _logs.report(findings, others=1)
+    assert text.splitlines()[0] == "cuda_oom (confidence 0.90)"
+    assert text.count("also ") == 1

@@ -61,6 +61,13 @@ _WORDS = {
     "symbol": "one it needs",
     "sm": "in this machine",
     "seq": "not printed",
+    "first": "one",
+    "second": "another",
+    "other": "an adapter",
+    "device": "not named",
+    "pci": "of this node",
+    "toolkit": "one version",
+    "torch": "another",
     "rank": "not named",
 }
 

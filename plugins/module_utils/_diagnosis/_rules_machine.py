@@ -42,6 +42,7 @@ RULES: Tuple[Rule, ...] = (
             r"Duplicate GPU detected ?: rank (?P<first>\d+) and rank (?P<second>\d+) both on CUDA device "
             r"(?P<device>\w+)",
             r"Duplicate GPU detected",
+            r"rank (?P<first>\d+) and rank (?P<second>\d+) both on CUDA device (?P<device>\w+)",
         ),
         cause="Ranks {first} and {second} use one GPU (PCI {device}).",
         fix=(
@@ -137,8 +138,8 @@ RULES: Tuple[Rule, ...] = (
             r"CUDA error: unknown error",
             r"cudaErrorUnknown\b",
             r"CUDA error \(999\)|cuda runtime error \(30\)",
-            r"CUDA error: unspecified launch failure",
-            r"Cuda failure '?(?:\d+ ')?(?:unknown error|unspecified launch failure|hardware)",
+            r"unspecified launch failure",
+            r"Cuda failure '?(?:\d+ ')?(?:unknown error|hardware)",
         ),
         outranks=("collective_timeout_desync",),
         cause="CUDA fails in a way that a program rarely causes: mostly a GPU that has just failed.",
@@ -494,6 +495,7 @@ RULES: Tuple[Rule, ...] = (
             r"could not (?:register|host register).*shared",
             r"shmutils\.cc:\d+ NCCL WARN (?:Cuda failure|Call to open failed)",
             r"transport/shm\.cc:\d+ NCCL WARN",
+            r"include/shm\.h:\d+ NCCL WARN Cuda failure",
         ),
         cause="A shared-memory segment vanished or could not be mapped, and not for want of room.",
         fix=(

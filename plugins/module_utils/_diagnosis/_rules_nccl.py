@@ -133,6 +133,23 @@ RULES: Tuple[Rule, ...] = (
         probe="rdma_ports",
     ),
     Rule(
+        id="device_unusable",
+        label="ib_hca_selection",
+        level=LIKELY,
+        confidence=0.55,
+        signs=signs(
+            r"NET/IB : Unable to open device (?P<other>\w+)",
+            r"Call to ibv_\w+ failed.*No such device",
+        ),
+        recovers=True,
+        cause="NCCL tries an adapter that it cannot use ({other}).",
+        fix=(
+            "Leave it out on that node: nccl_env_extra: {{NCCL_IB_HCA: '^{other}'}}, or list the right ones in "
+            "NCCL_IB_HCA."
+        ),
+        probe="rdma_ports",
+    ),
+    Rule(
         id="memlock",
         label="ib_memlock",
         level=STATED,
@@ -144,6 +161,8 @@ RULES: Tuple[Rule, ...] = (
                 "ibv_",
             ),
             r"ibv_reg_mr(?:_iova2?)? failed\s*$",
+            r"(?:Unable|Failed) to create QP",
+            r"Couldn't create IB resource",
             r"max locked memory",
             r"allocate some locked memory",
             r"RLIMIT_MEMLOCK",
@@ -172,6 +191,7 @@ RULES: Tuple[Rule, ...] = (
             r"cuMemGetHandleForAddressRange.*(?:fail|error|not supported)",
             r"(?:nvidia[-_]peermem|nv_peer_mem)\b.*(?:could not|not found|not loaded|Invalid argument|failed)",
             r"(?:could not insert|not found).*(?:nvidia[-_]peermem|nv_peer_mem)",
+            r"(?:nvidia_peermem|nv_peer_mem): (?:disagrees|Unknown symbol)",
         ),
         recovers=True,
         cause=(

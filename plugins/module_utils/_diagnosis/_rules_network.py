@@ -57,8 +57,8 @@ RULES: Tuple[Rule, ...] = (
     ),
     fact("nccl_system_error", r"unhandled system error", r"ncclSystemError", r"Connection reset by peer"),
     fact("nccl_ready", r"Init COMPLETE"),
+    fact("nccl_interfaces", r"INFO (?:Bootstrap|NET|NET/Socket) ?: Using"),  # names the hosts
     fact("gloo_mesh", r"connectFullMesh failed"),
-    fact("gloo_fallback", r"Unable to resolve hostname to a \(local\) address"),
     fact("nccl_warned", r"NCCL WARN(?! (?:NET/IB : No device|Failed to open libibverbs))"),
     Rule(
         id="bootstrap_subnets",
@@ -251,7 +251,7 @@ RULES: Tuple[Rule, ...] = (
         level=SYMPTOM,
         confidence=0.5,
         signs=signs(
-            r"(?:Call to connect|NCCL connect) (?:failed|returned|timeout) ?:.*(?:timed out|timeout|refused)",
+            r"(?:Call to connect|NCCL connect) (?:failed|returned|timeout).*(?:timed out|timeout|refused)",
             r"NCCL Connection timed out",
             r"Connect to [^ <]+<\d+> (?:failed|returned).*(?:Software caused|Invalid argument|not available|Cannot "
             r"assign)",
@@ -436,6 +436,7 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"unable to complete a TCP connection",
             r"Open MPI (?:failed to TCP connect|detected an inbound)",
+            r"check for firewalls",
             r"btl_tcp_endpoint.*connect\(\) to (?P<peer>\S+) failed",
         ),
         cause=(

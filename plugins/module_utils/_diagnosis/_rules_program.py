@@ -17,7 +17,6 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rul
     LIKELY,
     SYMPTOM,
     Rule,
-    fact,
     sign,
     signs,
 )
@@ -106,6 +105,7 @@ RULES: Tuple[Rule, ...] = (
             r"(?:mark a variable ready|marked as ready) (?:only once|twice)",
             r"device-side assert",
             r"stack expects each tensor to be equal size",
+            r"process group has not been initialized",
             r"Given groups=\d+",
             r"Expected .{0,40}(?:dimension|input|tensor) .{0,60}(?:but got|to have)",
             r"CUDA error: (?:an illegal memory access|misaligned address|an illegal instruction)",
@@ -144,16 +144,36 @@ RULES: Tuple[Rule, ...] = (
                 r"|SignalException|"
                 r"Connection|BrokenPipe|Timeout|EOFError|DataLoader worker|ActorDied|Errno|Engine|"
                 r"RuntimeError: Error building|RuntimeError\s*$))"
-                r"(?:\W*\[[^\]]+\]:? ?)*(?:[\w.-]+: )?(?:\w+\.)*\w*(?-i:Error|Exception)\b: ?(?P<message>.{0,120})",
+                r"(?:\W*\[[^\]]+\]:? ?)*(?:[\w.-]+: )?(?:\w+\.)*(?-i:[A-Z]\w*(?:Error|Exception))\b: "
+                r"?(?P<message>.{0,120})",
                 "error:",
                 "exception:",
             ),
         ),
-        needs=("traceback",),
+        recovers=True,
         cause="The program raised an exception that no rule knows: {message}",
         fix="Read the traceback: most likely the program, its arguments or its data.",
     ),
-    fact("traceback", r"Traceback \(most recent call last\)", sign(r"File \"[^\"]+\", line \d+, in ", '  file "')),
+    Rule(
+        id="download_failed",
+        label="user_code",
+        level=SYMPTOM,
+        confidence=0.6,
+        signs=signs(
+            r"HTTPSConnectionPool",
+            r"Max retries exceeded with url",
+            r"couldn't connect to 'https",
+            r"LocalEntryNotFoundError",
+            r"Failed to resolve '[\w.-]+\.(?:co|com|org|io|net)'",
+        ),
+        recovers=True,
+        cause="The program wants something from the internet and does not get it.",
+        fix=(
+            "Bring data and models to the nodes beforehand (playbooks/sync.yml) and launch_env: {{HF_HUB_OFFLINE: "
+            "'1'}}, "
+            "or give the nodes a proxy: launch_env: {{HTTPS_PROXY: ...}}."
+        ),
+    ),
     # Ended from outside.
     Rule(
         id="scheduler_ended_it",

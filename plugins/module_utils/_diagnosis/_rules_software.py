@@ -58,6 +58,7 @@ RULES: Tuple[Rule, ...] = (
                 "undefined symbol",
             ),
             r"symbol \S+ version \S+ not defined in file",
+            r"version [`'\"]lib(?P<symbol>\w+)\.so\S* not found",
             r"CUDNN_STATUS_(?:SUBLIBRARY_)?VERSION_MISMATCH",
             r"cuDNN version (?:incompatibility|mismatch)",
             r"Could not load library libcudnn",
@@ -365,6 +366,9 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.8,
         signs=signs(
             r"not enough slots available",
+            r"invalid value was given for (?:btl|oob)_tcp_if",
+            r"pair of MPI processes are unable to reach each other",
+            r"mutually-exclusive MCA variables",
             r"All nodes must have the same number of|hostfile is not formatted",
             r"hostfile (?:contains|is empty|is incorrectly|\S+ (?:contains|is empty))",
             r"No slot '?\d+'? specified on host",
@@ -391,7 +395,8 @@ RULES: Tuple[Rule, ...] = (
         cause="The launcher's arguments contradict each other or the hosts.",
         fix=(
             "One consistent set for all nodes (launch.yml renders it from torchfleet_slots, torchfleet_head and "
-            "torchfleet_master_port): same node count and port, its own node or machine rank on each."
+            "torchfleet_master_port): same node count and port, its own node or machine rank on each; for MPI one "
+            "--mca btl_tcp_if_include <CIDR>."
         ),
     ),
     Rule(

@@ -3,30 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private: for use inside this collection only; it may change without notice.
-"""Launchers: one file each with one function, `plan(cluster, job) -> LaunchPlan`."""
+"""Why did a run fail: rules as data (`_rules_<area>`), one matcher, findings.
 
-from __future__ import annotations
-
-from typing import Callable, Dict
-
-from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import (
-    Cluster,
-    ClusterError,
-    Job,
-    LaunchPlan,
-)
-from ansible_collections.torchfleet.cluster.plugins.module_utils._launchers import _torchrun
-
-LAUNCHERS: Dict[str, Callable[[Cluster, Job], LaunchPlan]] = {
-    "torchrun": _torchrun.plan,
-}
-
-
-def plan(cluster: Cluster, job: Job) -> LaunchPlan:
-    """The LaunchPlan of the job's launcher. Raises ClusterError where there is no such launcher."""
-    try:
-        launcher = LAUNCHERS[job.launcher]
-    except KeyError:
-        known = ", ".join(sorted(LAUNCHERS))
-        raise ClusterError([f"launch_launcher is {job.launcher!r}, wanted one of: {known}"]) from None
-    return launcher(cluster, job)
+`_matcher.diagnose(logs)` is the way in.
+"""

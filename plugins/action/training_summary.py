@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Judge a finished run over all its nodes, complete the manifest, tell people, and pass the run's status on."""
+"""Judge a finished run over all its nodes, complete the manifest, and tell people."""
 
 from __future__ import annotations
 
@@ -63,10 +63,7 @@ class ActionModule(ActionBase):
             times=times,
         )
         self._report(plan, ends, outcome, folder, now - manifest["times"]["planned"])
-        result = {"changed": False, "ok": outcome.ok, "sentence": outcome.sentence, "folder": str(folder)}
-        if not outcome.ok:
-            result.update(failed=True, msg=f"The run failed: {outcome.sentence}. Logs: {folder}")
-        return result
+        return {"changed": False, "ok": outcome.ok, "sentence": outcome.sentence, "folder": str(folder)}
 
     @staticmethod
     def _node_end(node: str, hostvars: Mapping[str, Any]) -> _outcome.NodeEnd:

@@ -213,7 +213,7 @@ def _domains(
             mark = f"torchfleet_network is {', '.join(str(net) for net in networks)}"
             allowed = [i for i in mine if _within(matrix.candidates[i].address, networks)]
             if not allowed:
-                problem = f"{mark}, but {node['name']} has no usable address in it"
+                problem = f"{mark}, but {node['name']} has no usable address in it{_unusable_in(node, networks, passed_over[position])}"
         if not mine and not mark:
             seen = ", ".join(f"{name}: {why}" for name, why in passed_over[position].items()) or "no interfaces"
             problem = f"{node['name']} has no address that a peer could reach ({seen}): configure one of its interfaces"
@@ -224,6 +224,16 @@ def _domains(
         domains.append(sum(1 << i for i in allowed))
         marks.append(mark)
     return domains, marks, problems
+
+
+def _unusable_in(node: Mapping[str, Any], networks: Sequence[Any], passed_over: Mapping[str, str]) -> str:
+    """Which interfaces with an address in the networks cannot be used, and why, in brackets."""
+    seen = [
+        f"{interface} {address}: {passed_over[interface]}"
+        for address, interface in all_addresses(node.get("interfaces") or ()).items()
+        if interface in passed_over and _within(address, networks)
+    ]
+    return f" ({', '.join(seen)})" if seen else ""
 
 
 def _why_no_candidate(node: Mapping[str, Any], address: Any, passed_over: Mapping[str, str]) -> str:

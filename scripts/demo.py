@@ -27,7 +27,11 @@ def stage(number: int, title: str, playbook: str, *options: str, live: bool = Fa
     log = LOGS / f"{number}-{playbook}.log"
     print(f"[{number}/3] {title} ...", flush=True)
     began = time.monotonic()
-    command = [str(Path(sys.executable).parent / "ansible-playbook"), str(ROOT / "playbooks" / f"{playbook}.yml"), *options]
+    command = [
+        str(Path(sys.executable).parent / "ansible-playbook"),
+        str(ROOT / "playbooks" / f"{playbook}.yml"),
+        *options,
+    ]
     lines = []
     show = False
     with log.open("w", encoding="utf-8") as stream:
@@ -67,7 +71,12 @@ def main() -> None:
     if os.environ.get("TORCH_INDEX"):
         settings["pytorch_extra_index_urls"] = [os.environ["TORCH_INDEX"]]
     provision, output = stage(
-        2, "Provisioning: names, trust, PyTorch (downloads the first time)", "provision", *inventory, "-e", json.dumps(settings)
+        2,
+        "Provisioning: names, trust, PyTorch (downloads the first time)",
+        "provision",
+        *inventory,
+        "-e",
+        json.dumps(settings),
     )
     changed = recap(output)
     launch, _output = stage(
@@ -76,12 +85,15 @@ def main() -> None:
         "launch",
         *inventory,
         "-e",
-        json.dumps({"launch_script": str(ROOT / "examples/digits/train.py"), "launch_collect": ["model.pt", "metrics.json"]}),
+        json.dumps(
+            {"launch_script": str(ROOT / "examples/digits/train.py"), "launch_collect": ["model.pt", "metrics.json"]}
+        ),
         live=True,
     )
 
     folder = max(
-        (path.parent for path in (ROOT / "runs").glob("*/manifest.json")), key=lambda path: (path / "manifest.json").stat().st_mtime
+        (path.parent for path in (ROOT / "runs").glob("*/manifest.json")),
+        key=lambda path: (path / "manifest.json").stat().st_mtime,
     )
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     metrics = json.loads((folder / "output" / "metrics.json").read_text(encoding="utf-8"))

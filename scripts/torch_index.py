@@ -16,7 +16,9 @@ from pathlib import Path
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
-listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False).stdout
+listed = subprocess.run(
+    [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
+).stdout
 folders = " ".join(re.findall(r"find-links='([^']*)'", listed)).replace("\\n", " ").split()
 if not any(list(Path(folder).glob("torch-*.whl")) for folder in folders):
     print(CPU_INDEX)

@@ -10,6 +10,7 @@ from typing import Any, Dict, Optional
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import check_members
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import read_members
 
@@ -27,7 +28,9 @@ class ActionModule(ActionBase):
         mine = next((host for host in hosts if host["host"] == task_vars["inventory_hostname"]), None)
         if mine is None:
             group = task_vars.get("torchfleet_group") or "train"
-            raise AnsibleActionFail(f"{task_vars['inventory_hostname']} is not in the group {group!r} (torchfleet_group)")
+            raise AnsibleActionFail(
+                f"{task_vars['inventory_hostname']} is not in the group {group!r} (torchfleet_group)"
+            )
         args = dict(self._task.args)
         args["members"] = [{key: host[key] for key in ("name", "address", "aliases")} for host in hosts]
         args["name"] = mine["name"]

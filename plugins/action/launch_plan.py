@@ -40,7 +40,9 @@ def with_interfaces(cluster: Cluster, reports: Mapping[str, Mapping[str, Any]]) 
 
 def as_text(plan: LaunchPlan, secret: tuple[str, ...]) -> str:
     """The plan for people: per node the directory, the environment and the command, fit to be pasted into a shell."""
-    lines = [f"run {plan.run_id}: {plan.launcher}, world size {plan.world_size}, master {plan.master_address}:{plan.master_port}"]
+    lines = [
+        f"run {plan.run_id}: {plan.launcher}, world size {plan.world_size}, master {plan.master_address}:{plan.master_port}"
+    ]
     for node in plan.nodes:
         lines += [f"{node.node} (node rank {node.node_rank})", f"  cd {shlex.quote(node.cwd)}"]
         lines += [f"  {name}={shlex.quote(value)}" for name, value in sorted(_runs.shown_env(node.env, secret).items())]
@@ -62,7 +64,9 @@ def script_in(workdir: Path, script: str) -> str:
         return str(full.resolve().relative_to(workdir.resolve()))
     except ValueError:
         raise ClusterError(
-            [f"launch_script {full} lies outside launch_workdir {workdir}: set launch_workdir to a folder that holds it"]
+            [
+                f"launch_script {full} lies outside launch_workdir {workdir}: set launch_workdir to a folder that holds it"
+            ]
         ) from None
 
 
@@ -149,7 +153,9 @@ class ActionModule(ActionBase):
             if report.get("unreachable"):
                 report = {"problems": [f"cannot be reached: {str(report.get('msg', '')).strip()}"]}
             elif "problems" not in report:
-                report = {"problems": ["was not looked at: a run takes every node of the group, so run without --limit"]}
+                report = {
+                    "problems": ["was not looked at: a run takes every node of the group, so run without --limit"]
+                }
             reports[host["name"]] = report
         return reports
 
@@ -179,9 +185,13 @@ class ActionModule(ActionBase):
             local_workdir = Path(str(workdir or ".")).expanduser()
         local_workdir = local_workdir.absolute()
         if not local_workdir.is_dir():
-            raise ClusterError([f"launch_workdir is {str(workdir or script)!r}: there is no folder {local_workdir} on this controller"])
+            raise ClusterError(
+                [f"launch_workdir is {str(workdir or script)!r}: there is no folder {local_workdir} on this controller"]
+            )
         name = Path(str(script)).stem if script else str(module or "run").rpartition(".")[2]
-        run_id = str(args.get("run_id") or f"{''.join(c if c.isalnum() else '-' for c in name)}-{time.strftime('%Y%m%d-%H%M%S')}")
+        run_id = str(
+            args.get("run_id") or f"{''.join(c if c.isalnum() else '-' for c in name)}-{time.strftime('%Y%m%d-%H%M%S')}"
+        )
         env = {str(key): str(value) for key, value in (args.get("env") or {}).items()}
         job = Job(
             run_id=run_id,
@@ -211,5 +221,3 @@ class ActionModule(ActionBase):
             f"Logs: {folder}",
             color="cyan",
         )
-
-

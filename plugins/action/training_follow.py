@@ -22,6 +22,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
+
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _outcome
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _runs
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import members
@@ -212,4 +213,11 @@ class ActionModule(ActionBase):
         answer = {**answer, "status": status}
         for bulky in ("chunks", "state", "more"):
             answer.pop(bulky, None)
-        return {"changed": True, "node": self._node, "answer": answer, "problem": problem, "offset": self._offset, "logs": logs}
+        return {
+            "changed": True,
+            "node": self._node,
+            "answer": answer,
+            "problem": problem,
+            "offset": self._offset,
+            "logs": logs,
+        }

@@ -21,5 +21,9 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         args = dict(self._task.args)
         if args.get("state", "started") == "started":
-            args["scripts"] = {path.name: path.read_text(encoding="utf-8") for path in sorted(SCRIPTS.glob("[a-z]*.py"))}
-        return self._execute_module(module_name="torchfleet.cluster.training_run", module_args=args, task_vars=task_vars)
+            args["scripts"] = {
+                path.name: path.read_text(encoding="utf-8") for path in sorted(SCRIPTS.glob("[a-z]*.py"))
+            }
+        return self._execute_module(
+            module_name="torchfleet.cluster.training_run", module_args=args, task_vars=task_vars
+        )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
 from ansible.plugins.action import ActionBase
+
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _outcome
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import LaunchPlan, NodePlan, Rank, to_dict
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _runs
@@ -28,7 +29,8 @@ def plan_of(manifest: Mapping[str, Any]) -> LaunchPlan:
         master_port=plan["master_port"],
         transport=plan["transport"],
         nodes=tuple(
-            NodePlan(node["node"], node["node_rank"], tuple(node["argv"]), node["env"], node["cwd"]) for node in plan["nodes"]
+            NodePlan(node["node"], node["node_rank"], tuple(node["argv"]), node["env"], node["cwd"])
+            for node in plan["nodes"]
         ),
         ranks=tuple(Rank(**rank) for rank in plan["ranks"]),
     )
@@ -45,7 +47,9 @@ class ActionModule(ActionBase):
         folder = Path(str(launch["folder"]))
         manifest = _runs.read_manifest(folder)
         plan = plan_of(manifest)
-        ends = [self._node_end(str(node["node"]), task_vars["hostvars"][host]) for host, node in launch["nodes"].items()]
+        ends = [
+            self._node_end(str(node["node"]), task_vars["hostvars"][host]) for host, node in launch["nodes"].items()
+        ]
         stop_reason = _runs.stop_reason(folder)
         (folder / _runs.STOP).unlink(missing_ok=True)
         outcome = _outcome.judge(plan, ends, stop_reason)
@@ -78,14 +82,17 @@ class ActionModule(ActionBase):
         self, plan: LaunchPlan, ends: List[_outcome.NodeEnd], outcome: _outcome.Outcome, folder: Path, seconds: float
     ) -> None:
         colour = "green" if outcome.ok else "red"
-        lines = [f"Run {plan.run_id} {'succeeded' if outcome.ok else 'failed'} after {seconds:.0f} s: {outcome.sentence}"]
+        lines = [
+            f"Run {plan.run_id} {'succeeded' if outcome.ok else 'failed'} after {seconds:.0f} s: {outcome.sentence}"
+        ]
         lines += [f"  {problem}" for problem in outcome.problems if problem != outcome.sentence]
         for end in ends:
             ranks = ", ".join(
-                f"{rank.rank}: {_outcome.how(rank.code, rank.signal) if rank.finished else 'no end seen'}" for rank in end.ranks
+                f"{rank.rank}: {_outcome.how(rank.code, rank.signal) if rank.finished else 'no end seen'}"
+                for rank in end.ranks
             )
-            lines.append(f"  {end.node}: launcher {_outcome.how(end.code, end.signal) if end.status == 'exited' else end.status}"
-                         f"{'; rank ' + ranks if ranks else ''}")  # fmt: skip
+            launcher = _outcome.how(end.code, end.signal) if end.status == "exited" else end.status
+            lines.append(f"  {end.node}: launcher {launcher}{'; rank ' + ranks if ranks else ''}")
         if outcome.first is not None:
             log = folder / outcome.first.node / f"rank-{outcome.first.rank}.log"
             lines.append(f"  The last lines of {log}:")

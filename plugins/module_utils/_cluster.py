@@ -274,7 +274,9 @@ def check_members(hosts: Sequence[Mapping[str, Any]]) -> List[str]:
             )
         by_name[name] = by_name.get(name, 0) + 1
         if by_name[name] == 2:
-            problems.append(f"host name {name!r} is used by more than one host: set hosts_hostname so that each is unique")
+            problems.append(
+                f"host name {name!r} is used by more than one host: set hosts_hostname so that each is unique"
+            )
         for alias in host.get("aliases") or ():
             if not is_hostname(str(alias)):
                 problems.append(f"{name}: {str(alias)!r} in hosts_aliases is not a valid host name")

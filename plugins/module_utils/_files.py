@@ -23,7 +23,7 @@ def read(path: str) -> str:
 
 
 def replace(path: str, text: str, mode: int = 0o644, owner: Optional[int] = None, group: Optional[int] = None) -> None:
-    """Write beside the file, flush, and rename over it. An existing file keeps its owner and mode unless they are given.
+    """Write beside the file, flush, and rename over it. A file that exists keeps its owner and mode unless given here.
 
     A symbolic link is followed, so that the file it names is the one that changes. Raises OSError; then the file is as
     it was.

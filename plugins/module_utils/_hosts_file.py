@@ -77,7 +77,9 @@ def conflicts(text: str, members: Sequence[Mapping[str, Any]]) -> List[Conflict]
     return found
 
 
-def update(text: str, members: Sequence[Mapping[str, Any]], own_names: Sequence[str], replace_conflicts: bool = False) -> str:
+def update(
+    text: str, members: Sequence[Mapping[str, Any]], own_names: Sequence[str], replace_conflicts: bool = False
+) -> str:
     """The file with our block in place and no loopback line left that names a member.
 
     `own_names` are the node's new and old host name: installers write `127.0.1.1 <hostname>`, which makes gloo and
@@ -88,9 +90,11 @@ def update(text: str, members: Sequence[Mapping[str, Any]], own_names: Sequence[
     names.discard("localhost")
 
     def is_ours(name: str) -> bool:
-        return name in names or name.partition(".")[0] in names and not name.startswith("localhost")
+        return name in names or (name.partition(".")[0] in names and not name.startswith("localhost"))
 
-    drop_elsewhere = {(clash.line, clash.name) for clash in conflicts(before + after, members)} if replace_conflicts else set()
+    drop_elsewhere = (
+        {(clash.line, clash.name) for clash in conflicts(before + after, members)} if replace_conflicts else set()
+    )
     kept = []
     for number, line in enumerate((before + after).splitlines(keepends=True), start=1):
         address, found = _parse(line)
@@ -118,4 +122,7 @@ def ownership_problem(name: str, address: str, local: Mapping[str, str]) -> Opti
     if normalise_address(address) in local:
         return None
     owned = ", ".join(f"{addr} on {interface}" for addr, interface in local.items() if not _is_loopback(addr))
-    return f"{name}: torchfleet_address is {address}, which this node does not own: set it to one it has ({owned or 'none'})"
+    return (
+        f"{name}: torchfleet_address is {address}, which this node does not own: "
+        f"set it to one it has ({owned or 'none'})"
+    )

@@ -157,7 +157,9 @@ def _node(
         problems.append(f"lab_nodes: {name!r} is not a name of lower-case letters, digits and '-'")
     release = canonical_release(raw.get("release"))
     if release not in RELEASES:
-        problems.append(f"lab_nodes: {name}: release is {release!r}, wanted one of {', '.join(RELEASES)} (or 11, 12, 13)")
+        problems.append(
+            f"lab_nodes: {name}: release is {release!r}, wanted one of {', '.join(RELEASES)} (or 11, 12, 13)"
+        )
     links = []
     wanted = raw.get("networks") or [{"name": network} for network in networks]
     for index, link in enumerate(wanted):
@@ -249,7 +251,8 @@ def inventory(lab: Lab, group: str) -> Dict[str, Any]:
             "vars": {
                 "ansible_ssh_private_key_file": "{{ inventory_dir }}/id_ed25519",
                 "ansible_ssh_common_args": (
-                    "-o UserKnownHostsFile={{ inventory_dir }}/known_hosts -o StrictHostKeyChecking=yes -o IdentitiesOnly=yes"
+                    "-o UserKnownHostsFile={{ inventory_dir }}/known_hosts -o StrictHostKeyChecking=yes "
+                    "-o IdentitiesOnly=yes"
                 ),
                 "ansible_python_interpreter": "/usr/bin/python3",
             },

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass, field
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import LaunchPlan
 
@@ -18,7 +18,7 @@ DEAD = ("unreachable", "lost", "not_started")
 
 @dataclass(frozen=True)
 class RankEnd:
-    """One rank as it really ran. Times are seconds since the epoch on the controller's clock; None: not yet or never."""
+    """One rank as it really ran. Times are seconds since the epoch, controller's clock; None: not yet or never."""
 
     rank: Optional[int]
     node: str
@@ -112,12 +112,12 @@ def world_problems(plan: LaunchPlan, ranks: Sequence[RankEnd]) -> List[str]:
     """Where the world that came up is not the one that was planned."""
     problems = []
     planned = {rank.rank: rank.node for rank in plan.ranks}
-    seen = {}
+    seen: Dict[Optional[int], str] = {}
     for rank in ranks:
         if rank.world_size is not None and rank.world_size != plan.world_size:
             problems.append(
-                f"{rank.node}: rank {rank.rank} came up in a world of {rank.world_size}, planned was {plan.world_size}: "
-                "the launcher started separate copies"
+                f"{rank.node}: rank {rank.rank} came up in a world of {rank.world_size}, "
+                f"planned was {plan.world_size}: the launcher started separate copies"
             )
         if rank.rank is None or rank.rank not in planned:
             problems.append(f"{rank.node}: rank {rank.rank} came up, which was not planned")
@@ -132,7 +132,8 @@ def world_problems(plan: LaunchPlan, ranks: Sequence[RankEnd]) -> List[str]:
 def _left_early(ranks: Sequence[RankEnd], first: RankEnd) -> List[str]:
     """Ranks that had left in peace before the first failure: their peers then fail in the next collective."""
     return [
-        f"rank {rank.rank} on {rank.node} had left with exit status 0 before: all ranks must take part in every collective"
+        f"rank {rank.rank} on {rank.node} had left with exit status 0 before: "
+        "all ranks must take part in every collective"
         for rank in ranks
         if rank.code == 0 and rank.ended is not None and first.ended is not None and rank.ended < first.ended
     ]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private: for use inside this collection only; it may change without notice.
-"""Trust between the members: the texts of authorized_keys, known_hosts, ssh's client configuration and sshd's drop-in."""
+"""Trust between the members: the texts of authorized_keys, known_hosts, ssh's configuration and sshd's drop-in."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
 # Copyright (c) 2026 The torchfleet authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -71,6 +70,7 @@ import os
 import socket
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _files, _hosts_file
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import normalise_address
 
@@ -137,7 +137,8 @@ def main() -> None:
         ]
         if clashes:
             module.fail_json(
-                msg=f"{name}: {'; '.join(clashes)}: remove the line, or set hosts_replace_conflicts to have the name taken out"
+                msg=f"{name}: {'; '.join(clashes)}: remove the line, "
+                "or set hosts_replace_conflicts to have the name taken out"
             )
 
     previous = socket.gethostname()

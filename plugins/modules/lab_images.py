@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
 # Copyright (c) 2026 The torchfleet authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -72,6 +71,7 @@ import os
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.torchfleet.cluster.plugins.module_utils._lab import RELEASES, canonical_release
 
 # What a minimal server has; no pip, no venv, no rsync: the roles bring what they need.
@@ -112,7 +112,15 @@ def bootstrap(module: AnsibleModule, release: str, image: str, init_path: str) -
         checked(
             module,
             f"Importing the image {image}",
-            [module.params["executable"], "import", "--quiet", "--change", 'CMD ["/usr/local/sbin/lab-init"]', tar, image],
+            [
+                module.params["executable"],
+                "import",
+                "--quiet",
+                "--change",
+                'CMD ["/usr/local/sbin/lab-init"]',
+                tar,
+                image,
+            ],
             "Check the disk space of the container engine's storage",
         )
 
@@ -159,7 +167,9 @@ def main() -> None:
     releases = sorted({canonical_release(node.get("release")) for node in module.params["nodes"] or [{}]})
     unknown = [release for release in releases if release not in RELEASES]
     if unknown:
-        module.fail_json(msg=f"Debian release {unknown[0]!r} is not one of {', '.join(RELEASES)}: set release in lab_nodes")
+        module.fail_json(
+            msg=f"Debian release {unknown[0]!r} is not one of {', '.join(RELEASES)}: set release in lab_nodes"
+        )
     stock, init = module.params["stock_image"], module.params["init"]
     images = {release: image_name(release, stock, init) for release in releases}
     made = [

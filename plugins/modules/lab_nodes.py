@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
 # Copyright (c) 2026 The torchfleet authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -56,7 +55,8 @@ options:
     type: str
     default: ""
   pip_config:
-    description: The output of C(pip config list) on the controller. Nodes take over its index, mirror and wheel folders.
+    description:
+      - The output of C(pip config list) on the controller. Nodes take over its index, mirror and wheel folders.
     type: str
     default: ""
   group:
@@ -128,6 +128,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.torchfleet.cluster.plugins.module_utils._lab import (
     Lab,
     LabError,
@@ -158,7 +159,9 @@ class Podman:
         code, out, err = self.run(*args, data=data)
         if code:
             words = (err or out).strip().splitlines()
-            self.module.fail_json(msg=f"podman {args[0]} failed: {words[-1] if words else code}", cmd=list(args), stderr=err)
+            self.module.fail_json(
+                msg=f"podman {args[0]} failed: {words[-1] if words else code}", cmd=list(args), stderr=err
+            )
         return out
 
     def names(self, kind: str, prefix: str) -> List[str]:
@@ -178,7 +181,8 @@ def setup_script(node: LabNode, public_key: str, pip_conf: str) -> str:
         "set -e",
         # As installers leave it: a name that is not unique, and the loopback trap beside it.
         "echo debian > /etc/hostname; hostname debian",
-        "printf '127.0.0.1\\tlocalhost\\n127.0.1.1\\tdebian\\n\\n::1\\tlocalhost ip6-localhost ip6-loopback\\n' > /etc/hosts",
+        "printf '127.0.0.1\\tlocalhost\\n127.0.1.1\\tdebian\\n\\n::1\\tlocalhost ip6-localhost ip6-loopback\\n' "
+        "> /etc/hosts",
         f"printf '%s' {quote(pip_conf)} > /etc/pip.conf",
     ]
     if node.user != "root":
@@ -193,7 +197,9 @@ def setup_script(node: LabNode, public_key: str, pip_conf: str) -> str:
     ]
     if node.ssh_port != 22:
         # The main file: Debian 11's sshd takes the first Port it reads, drop-ins included, and a role may add one.
-        lines.append(f"sed -i '/^#\\?Port /d' /etc/ssh/sshd_config; echo 'Port {node.ssh_port}' >> /etc/ssh/sshd_config")
+        lines.append(
+            f"sed -i '/^#\\?Port /d' /etc/ssh/sshd_config; echo 'Port {node.ssh_port}' >> /etc/ssh/sshd_config"
+        )
     lines.append("systemctl restart ssh")
     return "\n".join(lines)
 
@@ -264,7 +270,9 @@ def bring_up(module: AnsibleModule, podman: Podman, lab: Lab) -> Dict[str, Any]:
             podman.run("start", node.container)
         wait_booted(podman, node, deadline)
         if node.container not in existing:
-            podman.call("exec", "-i", node.container, "sh", "-s", data=setup_script(node, params["public_key"], pip_conf))
+            podman.call(
+                "exec", "-i", node.container, "sh", "-s", data=setup_script(node, params["public_key"], pip_conf)
+            )
         podman.call("exec", "-i", node.container, "sh", "-s", data=shape_script(node))
         return host_keys(podman, node)
 

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
 # Copyright (c) 2026 The torchfleet authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -11,8 +10,8 @@ module: launch_preflight
 short_description: Look whether a node can take its part in a run
 version_added: 0.1.0
 description:
-  - Looks, in one call and well under a second, at what a run needs on the node; changes nothing and never fails for what
-    it finds. Everything that stands in the way is one sentence in RV(problems).
+  - Looks, in one call and well under a second, at what a run needs on the node; changes nothing and never fails for
+    what it finds. Everything that stands in the way is one sentence in RV(problems).
 options:
   python:
     description: The interpreter of the training.
@@ -84,6 +83,7 @@ import pwd
 import socket
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import normalise_address
 from ansible_collections.torchfleet.cluster.plugins.module_utils._hosts_file import local_addresses, ownership_problem
 
@@ -132,9 +132,7 @@ def port_problem(address: str, port: int) -> str | None:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 return None
-            return (
-                f"port {port} is held by {port_holder(port)}: end it, or set torchfleet_master_port to another port"
-            )
+            return f"port {port} is held by {port_holder(port)}: end it, or set torchfleet_master_port to another port"
     return None
 
 

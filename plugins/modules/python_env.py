@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
 # Copyright (c) 2026 The torchfleet authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -13,8 +12,8 @@ version_added: 0.1.0
 description:
   - Makes a virtual environment at an absolute path and installs packages into it, from an index, a mirror, or a folder
     of wheels without any network.
-  - What is installed already is compared with what is wanted inside the environment itself, so a run that was cut off is
-    completed by the next one, and an environment that is right is not touched.
+  - What is installed already is compared with what is wanted inside the environment itself, so a run that was cut off
+    is completed by the next one, and an environment that is right is not touched.
 options:
   path:
     description: The environment's folder, an absolute path.
@@ -132,7 +131,9 @@ def state(module: AnsibleModule, python: str) -> tuple[dict[str, str], list[str]
 
 def make(module: AnsibleModule, path: str) -> None:
     if os.path.isdir(path) and os.listdir(path) and not os.path.exists(os.path.join(path, "pyvenv.cfg")):
-        module.fail_json(msg=f"{socket.gethostname()}: {path} exists and is no virtual environment: choose another torchfleet_venv")
+        module.fail_json(
+            msg=f"{socket.gethostname()}: {path} exists and is no virtual environment: choose another torchfleet_venv"
+        )
     code, out, err = module.run_command([module.params["python"], "-m", "venv", path])
     if code:
         words = (err + out).strip().splitlines()
@@ -196,7 +197,10 @@ def main() -> None:
         install(module, python)
         then = state(module, python)
         if then is None or then[1]:
-            module.fail_json(msg=f"{socket.gethostname()}: after the installation {path} still lacks {', '.join(then[1] if then else missing)}")
+            module.fail_json(
+                msg=f"{socket.gethostname()}: after the installation {path} still lacks "
+                f"{', '.join(then[1] if then else missing)}"
+            )
         after = then[0]
     lines = [f"{name} {version}\n" for name, version in sorted(before.items())]
     wanted = lines + [f"{text} (to be installed)\n" for text in missing] if module.check_mode else []

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
 # Copyright (c) 2026 The torchfleet authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -62,6 +61,7 @@ import pwd
 import socket
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _files
 from ansible_collections.torchfleet.cluster.plugins.module_utils._hosts_file import local_addresses
 from ansible_collections.torchfleet.cluster.plugins.module_utils._ssh_trust import KEY_FILE, clean_key
@@ -76,7 +76,8 @@ def host_keys(module: AnsibleModule) -> list[str]:
             module.warn(f"{path} holds no public key; it is left out")
     if not keys:
         module.fail_json(
-            msg=f"{socket.gethostname()}: no public host key in /etc/ssh: install openssh-server, or run 'ssh-keygen -A'"
+            msg=f"{socket.gethostname()}: no public host key in /etc/ssh: "
+            "install openssh-server, or run 'ssh-keygen -A'"
         )
     return keys
 

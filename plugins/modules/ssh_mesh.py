@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
 # Copyright (c) 2026 The torchfleet authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -78,6 +77,7 @@ import socket
 import stat
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _files, _managed_block, _ssh_trust
 
 DROP_IN = "/etc/ssh/sshd_config.d/10-torchfleet.conf"
@@ -157,8 +157,8 @@ def main() -> None:
     if home_mode & 0o022:
         # sshd's StrictModes would ignore every key below it.
         module.fail_json(
-            msg=f"{host}: {account.pw_dir} has mode {home_mode:04o}, wanted no write for group and others, or sshd refuses "
-            f"its keys: chmod go-w {account.pw_dir}"
+            msg=f"{host}: {account.pw_dir} has mode {home_mode:04o}, wanted no write for group and others, "
+            f"or sshd refuses its keys: chmod go-w {account.pw_dir}"
         )
     changed = bool(changes) or not folder_right or sshd_now != sshd_wanted
     if changed and not module.check_mode:
@@ -179,7 +179,9 @@ def main() -> None:
                         _files.replace(sshd_path, sshd_now)
                     else:
                         os.unlink(sshd_path)
-                    module.fail_json(msg=f"{host}: sshd refuses its configuration ({err.strip()}); {sshd_path} is as it was")
+                    module.fail_json(
+                        msg=f"{host}: sshd refuses its configuration ({err.strip()}); {sshd_path} is as it was"
+                    )
                 reload_sshd(module, sshd)
         except OSError as error:
             module.fail_json(msg=f"{host}: {error.filename} could not be written ({error.strerror}); it is as it was")
@@ -190,7 +192,8 @@ def main() -> None:
         files=[change[0] for change in changes],
         members=[member.name for member in peers],
         diff=[
-            {"before_header": path, "after_header": path, "before": now, "after": wanted} for path, now, wanted, _mode in changes
+            {"before_header": path, "after_header": path, "before": now, "after": wanted}
+            for path, now, wanted, _mode in changes
         ],
     )
 

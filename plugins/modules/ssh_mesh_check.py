@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
 # Copyright (c) 2026 The torchfleet authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -112,7 +111,9 @@ def main() -> None:
     if failed:
         host = socket.gethostname()
         module.fail_json(
-            msg="; ".join(f"{host} cannot log in to {peer} as {account.pw_name}: {why}" for peer, why in failed.items()),
+            msg="; ".join(
+                f"{host} cannot log in to {peer} as {account.pw_name}: {why}" for peer, why in failed.items()
+            ),
             reached=[peer for peer in peers if peer not in failed],
         )
     module.exit_json(changed=False, reached=peers)

@@ -117,7 +117,9 @@ def sweep(module: AnsibleModule, number: int) -> list[int]:
         return []
     code, out, err = module.run_command([params["python"], "-I", agent, "sweep", params["run_dir"], str(number)])
     if code:
-        module.fail_json(msg=f"{socket.gethostname()}: processes of {params['run_id']} cannot be looked for: {err.strip()[-300:]}")
+        module.fail_json(
+            msg=f"{socket.gethostname()}: processes of {params['run_id']} cannot be looked for: {err.strip()[-300:]}"
+        )
     return list(json.loads(out))
 
 
@@ -144,7 +146,13 @@ def prepare(module: AnsibleModule, account: pwd.struct_passwd) -> None:
     for path, text in (plan.pop("files", None) or {}).items():
         os.makedirs(os.path.dirname(path), exist_ok=True)
         write_owned(path, text, account, 0o600)
-    env = {"HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name, "LANG": "C.UTF-8", **plan["env"]}
+    env = {
+        "HOME": account.pw_dir,
+        "USER": account.pw_name,
+        "LOGNAME": account.pw_name,
+        "LANG": "C.UTF-8",
+        **plan["env"],
+    }
     env.update({name: str(value) for name, value in module.params["secret_env"].items()})
     write_owned(os.path.join(run_dir, "plan.json"), json.dumps({**plan, "env": env}), account, 0o600)
 
@@ -190,7 +198,9 @@ def start(module: AnsibleModule) -> None:
         if code:
             shutil.rmtree(run_dir, ignore_errors=True)
             words = (err or out).strip().splitlines()
-            module.fail_json(msg=f"{socket.gethostname()}: systemd does not start the run: {words[-1] if words else code}")
+            module.fail_json(
+                msg=f"{socket.gethostname()}: systemd does not start the run: {words[-1] if words else code}"
+            )
         module.exit_json(changed=True, unit=unit_name(run_id))
 
     def become() -> None:
@@ -234,7 +244,9 @@ def stop(module: AnsibleModule) -> None:
         time.sleep(0.1)
         left = sweep(module, 0)
     if left:
-        module.fail_json(msg=f"{socket.gethostname()}: processes {left} of run {params['run_id']} cannot be ended", left=left)
+        module.fail_json(
+            msg=f"{socket.gethostname()}: processes {left} of run {params['run_id']} cannot be ended", left=left
+        )
     module.exit_json(changed=True, unit=unit if systemctl else "", left=[])
 
 

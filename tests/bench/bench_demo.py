@@ -32,7 +32,10 @@ def demo(clone: Path) -> tuple[float, str]:
 def forget_images() -> None:
     """A fresh machine has no base image. One that a lab is using stays, and the section says so by its time."""
     images = subprocess.run(
-        ["podman", "images", "-q", "--filter", "reference=localhost/torchfleet-lab"], capture_output=True, text=True, check=False
+        ["podman", "images", "-q", "--filter", "reference=localhost/torchfleet-lab"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     for image in set(images.stdout.split()):
         subprocess.run(["podman", "rmi", image], capture_output=True, check=False)
@@ -56,7 +59,11 @@ def measure() -> str:
                 rows.append(f"| {label} | {' | '.join(cells)} | {counts} |")
         finally:
             subprocess.run(
-                ["make", "clean"], cwd=clone, env={**os.environ, "TORCHFLEET_LAB_PREFIX": PREFIX}, capture_output=True, check=False
+                ["make", "clean"],
+                cwd=clone,
+                env={**os.environ, "TORCHFLEET_LAB_PREFIX": PREFIX},
+                capture_output=True,
+                check=False,
             )
     table = "\n".join(rows)
     return f"""## make demo, three nodes

@@ -32,7 +32,12 @@ def playbook(name: str, *options: str, cwd: Path = ROOT, **variables: Any) -> tu
     command = [str(Path(sys.executable).parent / "ansible-playbook"), str(ROOT / "playbooks" / f"{name}.yml"), *options]
     if not name.startswith("lab_"):
         command += ["-i", str(FOLDER / "hosts.yml")]
-    environment = {**os.environ, "TORCHFLEET_LAB_PREFIX": PREFIX, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "PWD": str(cwd)}
+    environment = {
+        **os.environ,
+        "TORCHFLEET_LAB_PREFIX": PREFIX,
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "PWD": str(cwd),
+    }
     began = time.monotonic()
     done = subprocess.run(
         [*command, "-e", json.dumps(variables)], cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -61,7 +66,12 @@ def by_hand(nodes: dict[str, dict[str, Any]]) -> float:
             f"--nproc-per-node=1 --node-rank={rank} --master-addr={master} --master-port=29511 /root/train.py"
         )
         running.append(
-            subprocess.Popen(["ssh", *key, f"root@{node['ansible_host']}", command], stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL)
+            subprocess.Popen(
+                ["ssh", *key, f"root@{node['ansible_host']}", command],
+                stdout=subprocess.PIPE,
+                text=True,
+                stderr=subprocess.DEVNULL,
+            )
         )
     outputs = [process.communicate(timeout=120)[0] for process in running]
     return first_step("".join(outputs)) - began

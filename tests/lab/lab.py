@@ -55,7 +55,9 @@ class Lab:
                 encoding="utf-8",
             )
         user, port = node["ansible_user"], node["ansible_port"]
-        return testinfra.get_host(f"ssh://{user}@{node['ansible_host']}:{port}", ssh_config=str(config), sudo=user != "root")
+        return testinfra.get_host(
+            f"ssh://{user}@{node['ansible_host']}:{port}", ssh_config=str(config), sudo=user != "root"
+        )
 
     def hosts(self) -> dict[str, Any]:
         return {name: self.host(name) for name in self.nodes}
@@ -67,7 +69,14 @@ class Lab:
             command += ["-e", json.dumps(variables)]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
         environment |= {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_PIPELINING": "1", "PWD": str(cwd), "COLUMNS": "200"}
-        return {"args": command, "cwd": cwd, "env": environment, "stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "text": True}
+        return {
+            "args": command,
+            "cwd": cwd,
+            "env": environment,
+            "stdin": subprocess.DEVNULL,
+            "stderr": subprocess.STDOUT,
+            "text": True,
+        }
 
     def playbook(self, name: str, *options: str, cwd: Path = ROOT, timeout: int = 600, **variables: Any) -> Done:
         """Run a playbook of the collection on the lab."""
@@ -75,7 +84,9 @@ class Lab:
         done = subprocess.run(**call, stdout=subprocess.PIPE, timeout=timeout, check=False)
         return Done(done.returncode, done.stdout)
 
-    def start(self, name: str, output: Path, *options: str, cwd: Path = ROOT, **variables: Any) -> subprocess.Popen[str]:
+    def start(
+        self, name: str, output: Path, *options: str, cwd: Path = ROOT, **variables: Any
+    ) -> subprocess.Popen[str]:
         """Start a playbook in a process group of its own, as a shell does; its output goes to a file."""
         with output.open("w", encoding="utf-8") as stream:
             return subprocess.Popen(**self._call(name, options, cwd, variables), stdout=stream, start_new_session=True)

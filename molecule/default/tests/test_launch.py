@@ -202,7 +202,7 @@ def test_a_time_limit_ends_the_run(lab, hosts, tmp_path, script):
 
 def test_a_taken_port_is_refused_and_its_holder_named(lab, hosts, tmp_path, script):
     host = hosts["node1"]
-    server = "import socket,time; s=socket.create_server((\\\"\\\",29500)); time.sleep(60)"
+    server = 'import socket,time; s=socket.create_server((\\"\\",29500)); time.sleep(60)'
     pid = host.check_output(f'nohup python3 -c "{server}" >/dev/null 2>&1 & echo $!')
     time.sleep(1)
     try:
@@ -224,12 +224,21 @@ def test_a_taken_port_is_refused_and_its_holder_named(lab, hosts, tmp_path, scri
         ({"launch_launcher": "magic"}, "launch_launcher is 'magic', wanted one of: torchrun"),
         ({"torchfleet_slots": 0}, "torchfleet_slots is 0, wanted a whole number of ranks"),
         ({"torchfleet_master_port": 22}, "torchfleet_master_port is 22, wanted an unprivileged port"),
-        ({"torchfleet_python": "/opt/none/bin/python"}, "there is no interpreter /opt/none/bin/python: run provision.yml"),
+        (
+            {"torchfleet_python": "/opt/none/bin/python"},
+            "there is no interpreter /opt/none/bin/python: run provision.yml",
+        ),
         ({"launch_env": {"A B": "x"}}, "is not a name that an environment variable can have"),
     ],
 )
 def test_bad_input_is_refused_before_the_start(lab, hosts, tmp_path, script, variables, words):
-    done, manifest, _folder = launch(lab, tmp_path, **{"script": script, **variables} if "launch_script" not in variables else {"script": variables["launch_script"]})
+    done, manifest, _folder = launch(
+        lab,
+        tmp_path,
+        **{"script": script, **variables}
+        if "launch_script" not in variables
+        else {"script": variables["launch_script"]},
+    )
     assert done.code != 0
     assert manifest is None
     assert words in " ".join(done.output.split())

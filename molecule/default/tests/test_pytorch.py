@@ -57,4 +57,3 @@ def test_the_proof_runs_an_all_reduce(lab, hosts):
     answer = json.loads(hosts["node1"].check_output(f"{PYTHON} -I /tmp/prove.py"))
     assert answer["world_size"] == 2
     assert answer["backend"] == "gloo"
-

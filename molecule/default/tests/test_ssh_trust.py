@@ -50,7 +50,11 @@ def test_a_changed_host_key_is_refused(hosts):
 
 def test_a_key_is_no_good_from_elsewhere(lab, hosts):
     """node1's key, used from an address that is not node1's: here the controller's end of the bridge."""
-    line = next(line for line in hosts["node2"].file("/root/.ssh/authorized_keys").content_string.splitlines() if "torchfleet:node1" in line)
+    line = next(
+        line
+        for line in hosts["node2"].file("/root/.ssh/authorized_keys").content_string.splitlines()
+        if "torchfleet:node1" in line
+    )
     assert line.startswith('from="')
     assert lab.nodes["node2"]["torchfleet_address"] not in line.split('"')[1].split(",")
 

@@ -84,7 +84,9 @@ def test_every_choice_has_its_reason(lab, tmp_path, script):
         "launch", "--check", "--diff", cwd=tmp_path, launch_script=str(script), nccl_env_bandwidth_seconds=0.3
     )
     assert done.code == 0, done.output
-    assert "because network of node3: fast.7 (every other node reaches it and is reached from it" in " ".join(done.output.split())
+    assert "because network of node3: fast.7 (every other node reaches it and is reached from it" in " ".join(
+        done.output.split()
+    )
 
 
 def test_a_foreign_setting_is_reported_with_its_place(lab, hosts):
@@ -105,7 +107,9 @@ def test_a_users_setting_wins_and_is_marked_and_goes_again(lab, hosts):
     before = conf.content_string
     own = "NCCL_DEBUG=WARN\n"
     hosts["node1"].run_test(f"printf '{own}' >> /etc/nccl.conf")
-    done = lab.playbook("provision", "-t", "nccl_env", nccl_env_bandwidth_seconds=0.3, nccl_env_extra={"NCCL_BUFFSIZE": "1048576"})
+    done = lab.playbook(
+        "provision", "-t", "nccl_env", nccl_env_bandwidth_seconds=0.3, nccl_env_extra={"NCCL_BUFFSIZE": "1048576"}
+    )
     assert done.code == 0, done.output
     text = hosts["node1"].file("/etc/nccl.conf").content_string
     assert "# user: nccl_env_extra\nNCCL_BUFFSIZE=1048576\n" in text

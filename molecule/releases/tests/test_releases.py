@@ -21,19 +21,26 @@ def test_the_nodes_are_of_three_releases(hosts, name, python):
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.product(NODES, NODES)))
 def test_every_ordered_pair_logs_in_as_its_own_user_on_its_own_port(lab, hosts, one, other):
-    answer = as_user(lab, hosts[one], one, f"ssh -n -o BatchMode=yes {other} 'echo $(hostname) $(id -un) $SSH_CONNECTION'")
+    answer = as_user(
+        lab, hosts[one], one, f"ssh -n -o BatchMode=yes {other} 'echo $(hostname) $(id -un) $SSH_CONNECTION'"
+    )
     name, user, *connection = answer.split()
     assert (name, user) == (other, lab.nodes[other]["ansible_user"])
     assert connection[3] == str(lab.nodes[other]["ansible_port"])
 
 
 def test_aliases_serve_too(lab, hosts):
-    assert as_user(lab, hosts["twelve"], "twelve", "ssh -n -o BatchMode=yes thirteen.lab.example hostname") == "thirteen"
+    assert (
+        as_user(lab, hosts["twelve"], "twelve", "ssh -n -o BatchMode=yes thirteen.lab.example hostname") == "thirteen"
+    )
 
 
 def test_host_keys_of_other_ports_are_pinned_in_their_own_form(lab, hosts):
     known = hosts["eleven"].file("/home/ml/.ssh/known_hosts").content_string
-    assert f"[twelve]:2222,[twelve.lab.example]:2222,[{lab.nodes['twelve']['torchfleet_address']}]:2222 ssh-ed25519 " in known
+    assert (
+        f"[twelve]:2222,[twelve.lab.example]:2222,[{lab.nodes['twelve']['torchfleet_address']}]:2222 ssh-ed25519 "
+        in known
+    )
 
 
 def test_files_belong_to_the_user(hosts):

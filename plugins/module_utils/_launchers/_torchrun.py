@@ -35,7 +35,9 @@ def plan(cluster: Cluster, job: Job) -> LaunchPlan:
             *rank_command(node, job),
         )
         nodes.append(
-            NodePlan(node=node.name, node_rank=node.node_rank, argv=argv, env=base_env(cluster, node, job), cwd=job.workdir)
+            NodePlan(
+                node=node.name, node_rank=node.node_rank, argv=argv, env=base_env(cluster, node, job), cwd=job.workdir
+            )
         )
     return LaunchPlan(
         run_id=job.run_id,

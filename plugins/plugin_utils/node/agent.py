@@ -14,6 +14,7 @@ Standard library only, Python 3.8 and later.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import resource
@@ -22,18 +23,19 @@ import subprocess
 import sys
 import time
 import zlib
+from typing import Any, Dict, List, Optional, Tuple
 
 CHUNK = 1 << 20  # bytes of log in one answer
 
 
-def write_json(path, data):
-    temporary = "%s.%d" % (path, os.getpid())
+def write_json(path: str, data: Any) -> None:
+    temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as stream:
         json.dump(data, stream)
     os.rename(temporary, path)
 
 
-def read_json(path):
+def read_json(path: str) -> Any:
     try:
         with open(path, encoding="utf-8") as stream:
             return json.load(stream)
@@ -41,49 +43,57 @@ def read_json(path):
         return None
 
 
-def start_time(pid):
+def start_time(pid: int) -> Optional[int]:
     """Clock ticks after boot at which the process began: with its pid, that names it for good. None: there is none."""
     try:
-        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as stream:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
             fields = stream.read().rpartition(")")[2].split()
     except (OSError, ValueError):
         return None
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def raise_limits():
+def raise_limits() -> None:
     """Soft limits up to the hard ones: RDMA registers memory, and every connection is a file."""
     for name in (resource.RLIMIT_MEMLOCK, resource.RLIMIT_NOFILE):
         _soft, hard = resource.getrlimit(name)
-        try:
+        with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(name, (hard, hard))
-        except (ValueError, OSError):
-            pass
 
 
-def run(run_dir):
+def run(run_dir: str) -> int:
     plan = read_json(os.path.join(run_dir, "plan.json"))
     started = time.time()
-    write_json(os.path.join(run_dir, "agent.json"), {"pid": os.getpid(), "start_time": start_time(os.getpid()), "started": started})
+    write_json(
+        os.path.join(run_dir, "agent.json"),
+        {"pid": os.getpid(), "start_time": start_time(os.getpid()), "started": started},
+    )
     ending = {"stopped": False, "timed_out": False}
     raise_limits()
-    log = open(os.path.join(run_dir, "logs", "launcher.log"), "ab", buffering=0)
+    log = open(os.path.join(run_dir, "logs", "launcher.log"), "ab", buffering=0)  # noqa: SIM115 - open to the end
     try:
         launcher = subprocess.Popen(
-            plan["argv"], env=plan["env"], cwd=plan["cwd"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            plan["argv"],
+            env=plan["env"],
+            cwd=plan["cwd"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     except OSError as error:
-        words = "%s: %s" % (error.filename or plan["argv"][0], error.strerror)
-        log.write(("cannot start: %s\n" % words).encode())
-        write_json(os.path.join(run_dir, "exit.json"), {"code": 127, "signal": None, "started": started, "ended": time.time(), "error": words})
+        words = f"{error.filename or plan['argv'][0]}: {error.strerror}"
+        log.write(f"cannot start: {words}\n".encode())
+        write_json(
+            os.path.join(run_dir, "exit.json"),
+            {"code": 127, "signal": None, "started": started, "ended": time.time(), "error": words},
+        )
         return 127
 
-    def end(_number, _frame):
+    def end(_number: int, _frame: Any) -> None:
         ending["stopped"] = True
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(launcher.pid, signal.SIGTERM)
-        except ProcessLookupError:
-            pass
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
@@ -98,13 +108,18 @@ def run(run_dir):
         except subprocess.TimeoutExpired:
             launcher.kill()
             status = launcher.wait()
-    record = {"code": status if status >= 0 else None, "signal": -status if status < 0 else None, "started": started, "ended": time.time()}
+    record = {
+        "code": status if status >= 0 else None,
+        "signal": -status if status < 0 else None,
+        "started": started,
+        "ended": time.time(),
+    }
     record.update(ending)
     write_json(os.path.join(run_dir, "exit.json"), record)
     return status if status >= 0 else 128 - status
 
 
-def node_state(run_dir):
+def node_state(run_dir: str) -> Tuple[str, Any]:
     """running, exited (there is an exit record), lost (the agent is gone without one) or starting."""
     record = read_json(os.path.join(run_dir, "exit.json"))
     if record is not None:
@@ -119,7 +134,7 @@ def node_state(run_dir):
     return ("exited", record) if record is not None else ("lost", None)
 
 
-def rank_records(run_dir):
+def rank_records(run_dir: str) -> Dict[str, Any]:
     folder = os.path.join(run_dir, "ranks")
     records = {}
     for name in sorted(os.listdir(folder) if os.path.isdir(folder) else []):
@@ -132,7 +147,7 @@ def rank_records(run_dir):
     return records
 
 
-def new_text(run_dir, offsets):
+def new_text(run_dir: str, offsets: Dict[str, int]) -> Tuple[Dict[str, str], Dict[str, int], bool]:
     """What each log holds beyond its offset, and the new offsets."""
     chunks = {}
     folder = os.path.join(run_dir, "logs")
@@ -151,7 +166,7 @@ def new_text(run_dir, offsets):
     return chunks, offsets, room <= 0
 
 
-def follow(run_dir, state, wait):
+def follow(run_dir: str, state: Dict[str, Any], wait: float) -> str:
     deadline = time.monotonic() + wait
     offsets, seen = state.get("offsets", {}), state.get("seen")
     while True:
@@ -168,15 +183,15 @@ def follow(run_dir, state, wait):
         time.sleep(0.05)
 
 
-def members(run_id, run_dir):
+def members(run_id: str) -> List[int]:
     """Processes of the run: those whose environment names it, this one and its parents apart."""
-    needle = ("\0TORCHFLEET_RUN_ID=%s\0" % run_id).encode()
+    needle = f"\0TORCHFLEET_RUN_ID={run_id}\0".encode()
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
         try:
-            with open("/proc/%s/environ" % name, "rb") as stream:
+            with open(f"/proc/{name}/environ", "rb") as stream:
                 if needle in b"\0" + stream.read() + b"\0" and start_time(int(name)) is not None:
                     found.append(int(name))
         except OSError:
@@ -184,17 +199,15 @@ def members(run_id, run_dir):
     return found
 
 
-def sweep(run_dir, number):
-    pids = members(os.path.basename(run_dir.rstrip("/")), run_dir)
+def sweep(run_dir: str, number: int) -> str:
+    pids = members(os.path.basename(run_dir.rstrip("/")))
     for pid in pids if number else []:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        except ProcessLookupError:
-            pass
     return json.dumps(pids)
 
 
-def main():
+def main() -> None:
     verb, run_dir = sys.argv[1], sys.argv[2]
     if verb == "run":
         sys.exit(run(run_dir))
@@ -203,7 +216,7 @@ def main():
     elif verb == "sweep":
         print(sweep(run_dir, int(sys.argv[3]) if len(sys.argv) > 3 else 0))
     else:
-        sys.exit("unknown verb %s" % verb)
+        sys.exit(f"unknown verb {verb}")
 
 
 if __name__ == "__main__":

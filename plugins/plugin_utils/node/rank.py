@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any, Callable, List, Optional, Sequence
 
 # Launchers name the same things differently; the first that is set counts.
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
@@ -29,7 +30,7 @@ DRAIN_SECONDS = 2.0  # what a grandchild that holds the pipe open may delay the 
 PR_SET_PDEATHSIG = 1
 
 
-def number(names):
+def number(names: Sequence[str]) -> Optional[int]:
     for name in names:
         value = os.environ.get(name, "")
         if value.lstrip("-").isdigit():
@@ -37,26 +38,26 @@ def number(names):
     return None
 
 
-def write_json(path, data):
-    temporary = "%s.%d" % (path, os.getpid())
+def write_json(path: str, data: Any) -> None:
+    temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as stream:
         json.dump(data, stream)
     os.rename(temporary, path)
 
 
 class Thinner:
-    """Lines as they are; of the states of a progress bar (text ended by a carriage return) one a second and the last."""
+    """Lines as they are; of a progress bar's states (text ended by a carriage return) one a second and the last."""
 
-    def __init__(self, write, clock=time.monotonic):
+    def __init__(self, write: Callable[[bytes], object], clock: Callable[[], float] = time.monotonic) -> None:
         self.write = write
         self.clock = clock
         self.rest = b""
-        self.pending = None
+        self.pending: Optional[bytes] = None
         self.last_redraw = float("-inf")
 
-    def feed(self, data):
+    def feed(self, data: bytes) -> None:
         self.rest += data
-        out = []
+        out: List[bytes] = []
         while True:
             ends = [at for at in (self.rest.find(b"\n"), self.rest.find(b"\r")) if at >= 0]
             if not ends:
@@ -88,13 +89,13 @@ class Thinner:
         if out:
             self.write(b"".join(out))
 
-    def close(self):
-        tail = self.rest.rstrip(b"\r")
-        if tail or self.pending:
-            self.write((tail or self.pending) + b"\n")
+    def close(self) -> None:
+        tail = self.rest.rstrip(b"\r") or self.pending
+        if tail:
+            self.write(tail + b"\n")
 
 
-def pump(source, thinner):
+def pump(source: int, thinner: Thinner) -> None:
     while True:
         data = os.read(source, 65536)
         if not data:
@@ -102,15 +103,15 @@ def pump(source, thinner):
         thinner.feed(data)
 
 
-def die_with_parent():
+def die_with_parent() -> None:
     # Without it a killed shim would leave its rank training on.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def main():
+def main() -> None:
     run_dir, command = sys.argv[1], sys.argv[2:]
     rank = number(RANK_VARIABLES)
-    label = "rank-%s" % (rank if rank is not None else "unknown-%d" % os.getpid())
+    label = f"rank-{rank}" if rank is not None else f"rank-unknown-{os.getpid()}"
     record = os.path.join(run_dir, "ranks", label)
     log = os.open(os.path.join(run_dir, "logs", label + ".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     thinner = Thinner(lambda data: os.write(log, data))

@@ -51,7 +51,17 @@ def main():
         failed = [pid for pid in children if os.waitpid(pid, 0)[1] != 0]
     if failed:
         sys.exit(f"the all-reduce over {world} ranks ({backend}) failed")
-    print(json.dumps({"torch": torch.__version__, "cuda": torch.version.cuda, "gpus": gpus, "backend": backend, "world_size": world}))
+    print(
+        json.dumps(
+            {
+                "torch": torch.__version__,
+                "cuda": torch.version.cuda,
+                "gpus": gpus,
+                "backend": backend,
+                "world_size": world,
+            }
+        )
+    )
 
 
 main()

@@ -15,8 +15,8 @@ description:
   - Builds the Cluster from the inventory group that C(torchfleet_group) names, takes in what
     M(torchfleet.cluster.launch_preflight) saw on every node (role C(launch) registers it as C(__launch_preflight)), and
     has the launcher work out command, environment and directory of each node.
-  - Everything that stands in the way of the run on any node stops it here, before anything is started. One message names
-    every culprit.
+  - Everything that stands in the way of the run on any node stops it here, before anything is started. One message
+    names every culprit.
   - Outside check mode it makes the run's folder on the controller and writes the plan into its C(manifest.json).
   - Runs on the controller. Call it with C(run_once), as the plan holds every node.
 options:
@@ -38,7 +38,7 @@ options:
     type: dict
     default: {}
   secret_env:
-    description: The same, for values that are never shown. They reach the nodes, but no plan, log or manifest.
+    description: The same, for values that are never shown, neither in the plan that is printed nor in the manifest.
     type: dict
     default: {}
   workdir:

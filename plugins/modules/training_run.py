@@ -93,8 +93,8 @@ import os
 import pwd
 import shutil
 import socket
-import subprocess
 import time
+from subprocess import DEVNULL, Popen
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -209,11 +209,12 @@ def start(module: AnsibleModule) -> None:
             os.initgroups(account.pw_name, account.pw_gid)
         os.setuid(account.pw_uid)
 
-    subprocess.Popen(
+    # Not run_command, which waits: the run outlives this module.
+    Popen(
         command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=DEVNULL,
         env={"PATH": os.defpath, "TORCHFLEET_RUN_ID": run_id},
         cwd="/",
         start_new_session=True,

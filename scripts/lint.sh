@@ -72,7 +72,9 @@ if [ "${1:-}" = --one ]; then
     if "$0" --bare "$2" >"$log" 2>&1 && ! grep -Eq '^ERROR|All targets skipped' "$log"; then
         printf '  ok    %-14s %3d s\n' "$2" $(($(date +%s) - began))
     else
-        printf '  FAIL  %-14s %3d s\n%s\n' "$2" $(($(date +%s) - began)) "$(sed 's/^/        /' "$log")"
+        # Of what ansible-test and galaxy-importer say at length, the errors.
+        words=$(grep -E '^(ERROR|FATAL)' "$log" || tail -n 100 "$log")
+        printf '  FAIL  %-14s %3d s  %s\n%s\n' "$2" $(($(date +%s) - began)) "${log#"$PWD"/}" "$words"
         exit 1
     fi
 elif [ "${1:-}" = --bare ]; then

@@ -23,7 +23,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _, args = self.validate_argument_spec(
+        _rest, args = self.validate_argument_spec(
             argument_spec={
                 "path": {"type": "path"},
                 "runs_dir": {"type": "path"},

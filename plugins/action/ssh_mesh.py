@@ -10,6 +10,7 @@ from typing import Any, Dict, Optional
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _ssh_config
 from ansible_collections.torchfleet.cluster.plugins.module_utils._ssh_trust import KEY_FILE
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import cluster_from_task_vars, read_members
@@ -44,7 +45,8 @@ class ActionModule(ActionBase):
             )
         if absent:
             raise AnsibleActionFail(
-                f"the keys of {', '.join(absent)} are not known in this run: trust needs every member, so run without --limit"
+                f"the keys of {', '.join(absent)} are not known in this run: trust needs every member, so run "
+                "without --limit"
             )
         args = {
             **self._task.args,

@@ -62,8 +62,9 @@ class Node:
 
     Invariants: `address` is an IP literal that the node owns on the training network; `slots` >= 1 is the number of
     ranks the node runs; `python` is an absolute path; `node_rank` is the place in `Cluster.nodes`.
-    `aliases` are further names of the node in /etc/hosts. `env_extra` are the user's NCCL and gloo variables (nccl_env_extra;
-    a value of None takes ours away). `interface` carries `address` (None: not looked at yet). `hcas` are RDMA ports as NCCL names them (`mlx5_0:1`).
+    `aliases` are further names of the node in /etc/hosts. `env_extra` are the user's NCCL and gloo variables
+    (nccl_env_extra; a value of None takes ours away). `interface` carries `address` (None: not looked at yet). `hcas`
+    are RDMA ports as NCCL names them (`mlx5_0:1`).
     """
 
     name: str
@@ -233,7 +234,7 @@ def to_dict(noun: Any) -> Dict[str, Any]:
 
 
 def is_hostname(name: str) -> bool:
-    """Whether the name can be a host's name: RFC 1123 labels, lower case, 63 characters at most (Linux's limit is 64)."""
+    """Whether the name can be a host's name: RFC 1123 labels, lower case, 63 characters at most (Linux takes 64)."""
     return bool(_HOSTNAME.match(name)) and not name.replace(".", "").isdigit()
 
 
@@ -287,7 +288,7 @@ def check_members(hosts: Sequence[Mapping[str, Any]]) -> List[str]:
         address = str(normalise_address(host["address"]))
         if address in by_address:
             problems.append(
-                f"{by_address[address]} and {name} both have the address {address}: set torchfleet_address of one of them"
+                f"{by_address[address]} and {name} both have the address {address}: set torchfleet_address of one"
             )
         by_address.setdefault(address, name)
     return problems

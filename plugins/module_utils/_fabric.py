@@ -369,7 +369,7 @@ def pci_address(device_path: str) -> str:
 
 def _bonding_mode(link: Mapping[str, Any], sysfs: Mapping[str, Any]) -> str:
     told = ((link.get("linkinfo") or {}).get("info_data") or {}).get("mode")
-    return str(told or sysfs.get("bonding") or "").split(" ")[0].strip()
+    return str(told or sysfs.get("bonding") or "").partition(" ")[0].strip()
 
 
 def _one(link: Mapping[str, Any], sysfs: Mapping[str, Any], members: Iterable[str]) -> Interface:

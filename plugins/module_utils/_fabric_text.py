@@ -60,7 +60,7 @@ def _ip_address(text: str) -> Optional[Dict[str, Any]]:
     words = _words(text)
     peer = words.get("peer", "")
     # A point-to-point address carries the prefix on its peer's side.
-    address, _, prefix = fields[0].partition("/")
+    address, _rest, prefix = fields[0].partition("/")
     if peer and not prefix:
         prefix = peer.partition("/")[2]
     entry: Dict[str, Any] = {"local": address, "scope": words.get("scope", "")}
@@ -105,7 +105,7 @@ def parse_ip_addr(text: str) -> List[Dict[str, Any]]:
             name = oneline.group(1)
             link = links.setdefault(name, {"ifname": name, "flags": [], "addr_info": []})
             line = f"{oneline.group(2)} {oneline.group(3)}"
-        first, _, rest = line.strip().partition(" ")
+        first, _rest, rest = line.strip().partition(" ")
         if not link:
             continue
         if first.startswith("link/"):

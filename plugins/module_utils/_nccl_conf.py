@@ -79,7 +79,7 @@ def _nccl_line(line: str) -> Optional[Tuple[str, str, bool, str]]:
     """NCCL takes all before the first `=` as the name and all after it as the value: no quotes, blanks or `export`."""
     if line.startswith("#") or "=" not in line:
         return None
-    raw, _, value = line.partition("=")
+    raw, _rest, value = line.partition("=")
     name = raw.strip()
     if name.startswith("export ") or name.startswith("setenv "):
         return name.split()[-1], value, False, "NCCL reads NAME=VALUE only: remove 'export'"
@@ -116,7 +116,7 @@ def _deepspeed_line(line: str) -> Optional[Tuple[str, str, bool, str]]:
     """DeepSpeed splits each line at the first `=` and exports it; it knows no comments and no `export`."""
     if "=" not in line:
         return None
-    raw, _, value = line.partition("=")
+    raw, _rest, value = line.partition("=")
     name = raw.strip()
     if name.startswith("export "):
         return name.split()[-1], value.strip(), False, "DeepSpeed reads NAME=VALUE only: remove 'export'"

@@ -213,7 +213,8 @@ def _domains(
             mark = f"torchfleet_network is {', '.join(str(net) for net in networks)}"
             allowed = [i for i in mine if _within(matrix.candidates[i].address, networks)]
             if not allowed:
-                problem = f"{mark}, but {node['name']} has no usable address in it{_unusable_in(node, networks, passed_over[position])}"
+                seen = _unusable_in(node, networks, passed_over[position])
+                problem = f"{mark}, but {node['name']} has no usable address in it{seen}"
         if not mine and not mark:
             seen = ", ".join(f"{name}: {why}" for name, why in passed_over[position].items()) or "no interfaces"
             problem = f"{node['name']} has no address that a peer could reach ({seen}): configure one of its interfaces"

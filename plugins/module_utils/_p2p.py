@@ -212,7 +212,7 @@ def parse_limits(text: str) -> Mapping[str, Any]:
     """`systemctl show --property DefaultLimitMEMLOCK …` as bytes or counts; -1 is unlimited."""
     found = {}
     for line in text.splitlines():
-        name, _, value = line.strip().partition("=")
+        name, _rest, value = line.strip().partition("=")
         if value in ("infinity", "18446744073709551615"):
             found[name] = -1
         elif value.isdigit():

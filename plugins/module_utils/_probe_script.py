@@ -10,6 +10,7 @@ never imported for its functions. It prints one marked line of JSON each time it
 loses nothing; `_runtime` reads the last one.
 """
 
+# pylint: disable=unnecessary-lambda  # looking the name up may fail too, so it is guarded with the call
 from __future__ import annotations
 
 import ctypes
@@ -160,10 +161,10 @@ def library_path() -> List[str]:
 
 def owners(path: str, word: str) -> List[Dict[str, str]]:
     """The wheels that claim a file below a site-packages folder; there are two where one overwrote the other."""
-    site, _, rest = path.partition("/nvidia/")
+    site, _rest, rest = path.partition("/nvidia/")
     found = []
     for folder in sorted(glob.glob(os.path.join(glob.escape(site), "nvidia_*.dist-info"))):
-        name, _, version = os.path.basename(folder)[: -len(".dist-info")].partition("-")
+        name, _rest, version = os.path.basename(folder)[: -len(".dist-info")].partition("-")
         if word not in name:
             continue
         try:

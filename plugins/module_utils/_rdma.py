@@ -348,7 +348,7 @@ class _Draft:
 
 
 def _key_value(line: str) -> Tuple[str, str]:
-    key, _, value = line.strip().partition(":")
+    key, _rest, value = line.strip().partition(":")
     return re.sub(r"\s+", " ", key.strip().lower()), value.strip()
 
 
@@ -430,7 +430,7 @@ def parse_ibv_devinfo(text: str) -> RdmaReport:
             drafts.append(_Draft(""))
         draft = drafts[-1]
         if gid_head:
-            gid_text, _, gid_type = value.partition(",")
+            gid_text, _rest, gid_type = value.partition(",")
             layer = draft.ports[-1].link_layer if draft.ports else ""
             gid = make_gid(int(gid_head.group(1)), gid_text, gid_type, "", layer)
             if gid:

@@ -11,7 +11,8 @@ short_description: Write the chosen network where NCCL, gloo and people read it
 version_added: 0.1.0
 description:
   - Writes the variables of the chosen network into C(/etc/nccl.conf), which NCCL reads without any shell, into
-    C(~/.deepspeed_env) of the training user (only what may travel to other nodes) and into a profile fragment for people.
+    C(~/.deepspeed_env) of the training user (only what may travel to other nodes) and into a profile fragment for
+    people.
   - Its own stale values go, everything else in these files stays. Settings of others that work against the choice are
     reported with the file and line that makes them.
   - The choice comes from the inventory and from the facts that role C(nccl_env) gathered.
@@ -38,21 +39,20 @@ options:
     type: dict
     default: {}
   variables:
-    description: Settings found on the node, as M(torchfleet.cluster.nccl_facts) returns them. Filled in on the controller.
+    description: Settings found on the node by M(torchfleet.cluster.nccl_facts). Filled in on the controller.
     type: list
     elements: dict
     default: []
 attributes:
   check_mode:
     support: full
+    description: Nothing is written.
   diff_mode:
     support: full
+    description: Shows every file that changes.
   action:
     support: full
-    details: Renders on the controller.
-  platform:
-    platforms: linux
-    support: full
+    description: Renders on the controller.
 author:
   - The torchfleet authors (@torchfleet)
 """

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# -*- coding: utf-8 -*-
 # Copyright (c) 2026 The torchfleet authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -11,8 +10,8 @@ module: training_run
 short_description: Start or end this node's part of a training run
 version_added: 0.1.0
 description:
-  - Starts what the LaunchPlan has for this node as one transient systemd unit, C(torchfleet-<run_id>), so that the whole
-    process tree ends with it. On a node without systemd it is a detached process that is found again by its run id.
+  - Starts what the LaunchPlan has for this node as one transient systemd unit, C(torchfleet-<run_id>), so that the
+    whole process tree ends with it. On a node without systemd it is a detached process that is found again by its run id.
   - Ends it gracefully first, then by force, and proves that no process of the run is left.
 options:
   state:

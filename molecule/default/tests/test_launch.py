@@ -150,7 +150,7 @@ def test_arguments_environment_and_slots_arrive_as_they_are(lab, hosts, tmp_path
     ],
 )
 def test_a_failing_rank_ends_the_run_everywhere_and_is_named(lab, hosts, tmp_path, script, mode, words):
-    done, manifest, folder = launch(lab, tmp_path, script, launch_args=[mode])
+    done, manifest, _folder = launch(lab, tmp_path, script, launch_args=[mode])
     assert done.code != 0
     assert words in done.output
     assert manifest["state"] == "failed"

@@ -11,7 +11,8 @@ short_description: Start or end this node's part of a training run
 version_added: 0.1.0
 description:
   - Starts what the LaunchPlan has for this node as one transient systemd unit, C(torchfleet-<run_id>), so that the
-    whole process tree ends with it. On a node without systemd it is a detached process that is found again by its run id.
+    whole process tree ends with it. On a node without systemd it is a detached process that is found again by its run
+    id.
   - Ends it gracefully first, then by force, and proves that no process of the run is left.
 options:
   state:

@@ -33,7 +33,7 @@ elif given["do"] == "stop":
     out = probe.stop(given["probe_id"], given["listener"], 2)
 else:
     attempts, out = probe.plan(given["node"], given["listeners"])
-    prober = probe.Prober(given["node"], given["probe_id"], 1.0)
+    prober = probe.Prober(given["node"], given["probe_id"], 3.0)
     prober.run(attempts, 0.01)
     if given["bandwidth"]:
         prober.measure_bandwidth(0.1, 1 << 24)

@@ -149,19 +149,26 @@ class Job:
         for label, path in (("run directory", self.run_dir), ("working directory", self.workdir)):
             if not path.startswith("/") or "\n" in path or "\0" in path:
                 problems.append(f"{label} {path!r} is not an absolute path on one line")
-        for name in self.env:
+        for variable, names in (("launch_env", tuple(self.env)), ("launch_secret_env", self.secret_env)):
+            for name in names:
             if not _ENV_NAME.match(name):
-                problems.append(f"launch_env: {name!r} is not a name that an environment variable can have")
-            elif "\0" in self.env[name]:
-                problems.append(f"launch_env: the value of {name} contains a NUL byte")
+                    problems.append(f"{variable}: {name!r} is not a name that an environment variable can have")
+                elif name.startswith("TORCHFLEET_"):
+                    problems.append(f"{variable}: {name} is the collection's own, which finds a run by it: rename it")
         problems += [
-            f"launch_secret_env: {name!r} is not a name that an environment variable can have"
+            f"launch_env: the value of {name} contains a NUL byte" for name, value in self.env.items() if "\0" in value
+        ]
+        problems += [
+            f"{name} is in launch_env, which is shown, and in launch_secret_env: take it out of launch_env"
             for name in self.secret_env
-            if not _ENV_NAME.match(name)
+            if name in self.env
         ]
         problems += [f"argument {arg!r} contains a NUL byte" for arg in self.args if "\0" in arg]
-        if self.time_limit < 0 or self.stop_grace < 0:
-            problems.append("launch_time_limit and launch_stop_grace are seconds and cannot be negative")
+        problems += [
+            f"{variable} is {value}, wanted seconds, 0 or more"
+            for variable, value in (("launch_time_limit", self.time_limit), ("launch_stop_grace", self.stop_grace))
+            if not 0 <= value < float("inf")
+        ]
         if problems:
             raise ClusterError(problems)
 
@@ -238,6 +245,11 @@ def is_hostname(name: str) -> bool:
     return bool(_HOSTNAME.match(name)) and not name.replace(".", "").isdigit()
 
 
+def is_localhost(name: str) -> bool:
+    """Whether the name is one of those that every machine gives to loopback."""
+    return name.partition(".")[0] in ("localhost", "localhost4", "localhost6")
+
+
 def normalise_address(text: Any) -> Optional[str]:
     """The IP literal in its canonical form, or None where the text is not one."""
     try:
@@ -255,6 +267,8 @@ def _address_problem(name: str, raw: Any) -> Optional[str]:
     parsed = ipaddress.ip_address(address)
     if parsed.is_loopback or parsed.is_unspecified or parsed.is_multicast:
         return f"{name}: torchfleet_address is {address}, which no peer can reach: set the address peers use"
+    if parsed.version == 6 and parsed.is_link_local:
+        return f"{name}: torchfleet_address is {address}, which is link-local and needs a zone: set another address"
     return None
 
 
@@ -266,6 +280,8 @@ def check_members(hosts: Sequence[Mapping[str, Any]]) -> List[str]:
     problems: List[str] = []
     by_name: Dict[str, int] = {}
     by_address: Dict[str, str] = {}
+    names = [str(host.get("name", "")) for host in hosts]
+    by_alias: Dict[str, str] = {}
     for host in hosts:
         name = str(host.get("name", ""))
         if not is_hostname(name):
@@ -273,14 +289,17 @@ def check_members(hosts: Sequence[Mapping[str, Any]]) -> List[str]:
                 f"{name!r} is not a valid host name: use lower-case letters, digits, '-' and '.', 63 at most "
                 "(set hosts_hostname or rename the host in the inventory)"
             )
+        elif is_localhost(name):
+            problems.append(f"{name!r} means loopback on every machine: set hosts_hostname to a name of the host's own")
         by_name[name] = by_name.get(name, 0) + 1
         if by_name[name] == 2:
-            problems.append(
-                f"host name {name!r} is used by more than one host: set hosts_hostname so that each is unique"
-            )
-        for alias in host.get("aliases") or ():
-            if not is_hostname(str(alias)):
-                problems.append(f"{name}: {str(alias)!r} in hosts_aliases is not a valid host name")
+            problems.append(f"host name {name!r} is used by more than one host: set hosts_hostname so that each is unique")
+        for alias in map(str, host.get("aliases") or ()):
+            if not is_hostname(alias) or is_localhost(alias):
+                problems.append(f"{name}: {alias!r} in hosts_aliases is not a valid host name")
+            owner = alias if alias in names else by_alias.setdefault(alias, name)
+            if owner != name:
+                problems.append(f"{name}: {alias!r} in hosts_aliases is a name of {owner} too: take one of them out")
         problem = _address_problem(name, host.get("address"))
         if problem:
             problems.append(problem)
@@ -295,14 +314,17 @@ def check_members(hosts: Sequence[Mapping[str, Any]]) -> List[str]:
 
 
 def _port(value: Any) -> Optional[int]:
-    try:
-        port = int(value)
-    except (TypeError, ValueError):
-        return None
-    return port if 0 < port < 65536 else None
+    number = _whole(value)
+    return number if number is not None and 0 < number < 65536 else None
 
 
-def _gpus(raw: Sequence[Any]) -> Tuple[Gpu, ...]:
+def _whole(value: Any) -> Optional[int]:
+    text = str(value)
+    return int(text) if text.isdecimal() and not isinstance(value, bool) else None
+
+
+def _gpus(raw: Any) -> Tuple[Gpu, ...]:
+    """Raises TypeError or ValueError for what is no list of mappings with an index."""
     known = Gpu.__dataclass_fields__
     return tuple(Gpu(**{key: value for key, value in dict(gpu).items() if key in known}) for gpu in raw)
 
@@ -328,19 +350,23 @@ def build_cluster(
         problems.append(f"torchfleet_head is {head!r}, which is not one of the nodes {', '.join(names)}")
     if transport not in TRANSPORTS:
         problems.append(f"torchfleet_transport is {transport!r}, wanted one of {', '.join(TRANSPORTS)}")
-    ordered = sorted(hosts, key=lambda host: host.get("name") != head) if head else list(hosts)
+    ordered = sorted(hosts, key=lambda host: str(host.get("name")) != head) if head else list(hosts)
 
     nodes = []
     for rank, host in enumerate(ordered):
         name = str(host.get("name", ""))
+        gpus: Tuple[Gpu, ...] = ()
+        try:
         gpus = _gpus(host.get("gpus") or ())
-        slots = host.get("slots")
-        if slots is None:
-            slots = len(gpus) or 1
-        if isinstance(slots, bool) or not str(slots).isdigit() or int(slots) < 1:
-            problems.append(f"{name}: torchfleet_slots is {slots!r}, wanted a whole number of ranks, 1 or more")
-            slots = 1
-        ssh_port = _port(host.get("ssh_port") or 22)
+        except (TypeError, ValueError):
+            problems.append(
+                f"{name}: torchfleet_gpus is {host.get('gpus')!r}, wanted GPUs as gpu_facts lists them "
+                "(for a number of ranks set torchfleet_slots)"
+            )
+        slots = len(gpus) or 1 if host.get("slots") is None else _whole(host["slots"])
+        if not slots:
+            problems.append(f"{name}: torchfleet_slots is {host['slots']!r}, wanted a whole number of ranks, 1 or more")
+        ssh_port = _port(22 if host.get("ssh_port") in (None, "") else host["ssh_port"])
         if ssh_port is None:
             problems.append(f"{name}: ssh port {host.get('ssh_port')!r} is not a port (1 to 65535): set ansible_port")
         python = str(host.get("python") or Node.python)
@@ -354,7 +380,7 @@ def build_cluster(
                 ssh_user=str(host.get("ssh_user") or "root"),
                 ssh_host=str(host.get("ssh_host") or host.get("address") or ""),
                 ssh_port=ssh_port or 22,
-                slots=int(slots),
+                slots=slots or 1,
                 gpus=gpus,
                 interface=host.get("interface"),
                 hcas=tuple(host.get("hcas") or ()),

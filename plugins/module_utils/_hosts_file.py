@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _managed_block
-from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import normalise_address
+from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import is_localhost, normalise_address
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,12 @@ def render_block(members: Sequence[Mapping[str, Any]]) -> str:
     """One line per member: address, name, further names."""
     lines = []
     for member in members:
-        names = " ".join([str(member["name"]), *[str(alias) for alias in member.get("aliases") or ()]])
-        lines.append(f"{normalise_address(member['address'])}\t{names}")
+        lines.append(f"{normalise_address(member['address'])}\t{' '.join(_names(member))}")
     return "\n".join(lines) + "\n"
+
+
+def _names(member: Mapping[str, Any]) -> List[str]:
+    return [str(member["name"]), *[str(alias) for alias in member.get("aliases") or ()]]
 
 
 def _parse(line: str) -> Tuple[str, List[str]]:
@@ -54,25 +57,22 @@ def _without(line: str, drop: Set[str]) -> str:
     kept = [name for name in names if name not in drop]
     if not kept:
         return ""
-    return f"{address}\t{' '.join(kept)}" + (f" {mark}{comment.rstrip()}" if mark else "") + "\n"
+    end = line[len(line.rstrip("\r\n")) :]
+    return f"{address}\t{' '.join(kept)}" + (f" {mark}{comment.rstrip()}" if mark else "") + end
 
 
 def conflicts(text: str, members: Sequence[Mapping[str, Any]]) -> List[Conflict]:
     """The user's lines that map a member's name to an address that is neither loopback nor the member's own."""
-    wanted = {str(member["name"]): str(normalise_address(member["address"])) for member in members}
+    wanted = {name: str(normalise_address(member["address"])) for member in members for name in _names(member)}
     found = []
-    ours = False
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.rstrip() in (_managed_block.BEGIN, _managed_block.END):
-            ours = line.rstrip() == _managed_block.BEGIN
-            continue
+    for number, line in _managed_block.user_lines(text):
         address, names = _parse(line)
-        if ours or not address or _is_loopback(address):
+        if not address or _is_loopback(address):
             continue
         found += [
-            Conflict(number, name, address, wanted[name])
+            Conflict(number, name, address, wanted[name.lower()])
             for name in names
-            if name in wanted and normalise_address(address) != wanted[name]
+            if wanted.get(name.lower(), normalise_address(address)) != normalise_address(address)
         ]
     return found
 
@@ -85,18 +85,16 @@ def update(
     `own_names` are the node's new and old host name: installers write `127.0.1.1 <hostname>`, which makes gloo and
     torch advertise loopback. The block stands first because the first match wins. Everything else stays as it is.
     """
-    before, _body, after = _managed_block.split(text)
-    names = {str(member["name"]) for member in members} | {name for name in own_names if name}
-    names.discard("localhost")
+    names = {name.lower() for member in members for name in _names(member)} | {name.lower() for name in own_names}
 
     def is_ours(name: str) -> bool:
-        return name in names or (name.partition(".")[0] in names and not name.startswith("localhost"))
+        name = name.lower()
+        # Stock images are called localhost.localdomain: that name stays what it is.
+        return not is_localhost(name) and (name in names or name.partition(".")[0] in names)
 
-    drop_elsewhere = (
-        {(clash.line, clash.name) for clash in conflicts(before + after, members)} if replace_conflicts else set()
-    )
+    drop_elsewhere = {(clash.line, clash.name) for clash in conflicts(text, members)} if replace_conflicts else set()
     kept = []
-    for number, line in enumerate((before + after).splitlines(keepends=True), start=1):
+    for number, line in _managed_block.user_lines(text):
         address, found = _parse(line)
         if address and _is_loopback(address):
             drop = {name for name in found if is_ours(name)}

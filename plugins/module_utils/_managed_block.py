@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import List, Tuple
 
 BEGIN = "# BEGIN torchfleet.cluster"
@@ -19,30 +20,38 @@ def split(text: str) -> Tuple[str, str, str]:
     A block whose end marker is lost (a file cut off while some other tool wrote it) is taken to be its marker line
     alone: better a doubled line than a user's line gone. Every further block of ours is dropped.
     """
-    before: List[str] = []
-    body: List[str] = []
-    after: List[str] = []
-    lines = text.splitlines(keepends=True)
+    users, bodies = _parts(text)
+    at = bodies[0][0] if bodies else len(text) + 1
+    return (
+        "".join(line for number, line in users if number < at),
+        bodies[0][1] if bodies else "",
+        "".join(line for number, line in users if number > at),
+    )
+
+
+def user_lines(text: str) -> List[Tuple[int, str]]:
+    """The lines that are not ours, with their ends, each with its number in the file (from 1)."""
+    return _parts(text)[0]
+
+
+def _parts(text: str) -> Tuple[List[Tuple[int, str]], List[Tuple[int, str]]]:
+    """The user's lines, and the bodies of our blocks, each with the number of the line at which it begins."""
+    users: List[Tuple[int, str]] = []
+    bodies: List[Tuple[int, str]] = []
+    # Only \n ends a line for the programs that read these files; str.splitlines knows ten more.
+    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+    marks = [line.rstrip() for line in lines]
     index = 0
-    found = False
     while index < len(lines):
-        line = lines[index]
-        if line.rstrip() == BEGIN:
-            end = next((at for at in range(index + 1, len(lines)) if lines[at].rstrip() == END), None)
-            if end is not None:
-                if not found:
-                    body = lines[index + 1 : end]
-                found = True
-                index = end + 1
-                continue
-            index += 1
-            continue
-        if line.rstrip() == END:
-            index += 1
-            continue
-        (after if found else before).append(line)
+        if marks[index] == BEGIN:
+            end = next((at for at in range(index + 1, len(lines)) if marks[at] in (BEGIN, END)), None)
+            if end is not None and marks[end] == END:
+                bodies.append((index + 1, "".join(lines[index + 1 : end])))
+                index = end
+        elif marks[index] != END:
+            users.append((index + 1, lines[index]))
         index += 1
-    return "".join(before), "".join(body), "".join(after)
+    return users, bodies
 
 
 def replace(text: str, body: str, first: bool = False) -> str:
@@ -54,7 +63,7 @@ def replace(text: str, body: str, first: bool = False) -> str:
     if not body:
         return before + after
     block = f"{BEGIN}\n{body.rstrip()}\n{END}\n"
-    if BEGIN in text and (old or after):
+    if old or after:
         return before + block + after
     if first:
         return block + before + after

@@ -16,7 +16,7 @@ KEY_FILE = ".ssh/id_ed25519_torchfleet"
 # type, base64, and a comment that is dropped: nothing of a peer's choosing may reach another node's files.
 _PUBLIC_KEY = re.compile(r"((?:ssh|ecdsa|sk)-[A-Za-z0-9@.-]+) ([A-Za-z0-9+/]+={0,3})(?: .*)?\Z")
 _ADDRESS = re.compile(r"[0-9a-fA-F:.]+\Z")
-_MAX_STARTUPS = re.compile(r"[0-9]{1,5}(:[0-9]{1,3}:[0-9]{1,5})?\Z")
+_MAX_STARTUPS = re.compile(r"([0-9]{1,5})(?::([0-9]{1,3}):([0-9]{1,5}))?\Z")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,9 @@ def client_config(entries: str) -> str:
 
 
 def sshd_config(max_startups: str) -> str:
-    """sshd's drop-in. Raises ValueError where the value is not MaxStartups' form (start:rate:full)."""
-    if not _MAX_STARTUPS.match(max_startups):
+    """sshd's drop-in. Raises ValueError where the value is none that sshd takes (start:rate:full, rate in per cent)."""
+    match = _MAX_STARTUPS.match(max_startups)
+    start, *more = [int(part) for part in match.groups() if part] if match else [0]
+    if start < 1 or (more and not (1 <= more[0] <= 100 and start <= more[1])):
         raise ValueError(f"ssh_trust_max_startups is {max_startups!r}, wanted start:rate:full, for example 200:30:400")
     return f"# Written by torchfleet.cluster.ssh_trust: a whole mesh may connect at once.\nMaxStartups {max_startups}\n"

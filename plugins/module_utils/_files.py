@@ -22,16 +22,18 @@ def read(path: str) -> str:
         return ""
 
 
-def replace(path: str, text: str, mode: int = 0o644, owner: Optional[int] = None, group: Optional[int] = None) -> None:
-    """Write beside the file, flush, and rename over it. A file that exists keeps its owner and mode unless given here.
+def replace(
+    path: str, text: str, mode: Optional[int] = None, owner: Optional[int] = None, group: Optional[int] = None
+) -> None:
+    """Write beside the file, flush, and rename over it.
 
-    A symbolic link is followed, so that the file it names is the one that changes. Raises OSError; then the file is as
-    it was.
+    An existing file keeps its owner and mode unless they are given; a new one's mode is 0644 where none is. A symbolic
+    link is followed, so that the file it names is the one that changes. Raises OSError; then the file is as it was.
     """
     path = os.path.realpath(path)
     try:
         old = os.stat(path)
-        mode = stat.S_IMODE(old.st_mode) if owner is None else mode
+        mode = stat.S_IMODE(old.st_mode) if mode is None else mode
         owner = old.st_uid if owner is None else owner
         group = old.st_gid if group is None else group
     except FileNotFoundError:
@@ -42,9 +44,9 @@ def replace(path: str, text: str, mode: int = 0o644, owner: Optional[int] = None
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(name, mode)
         if owner is not None:
             os.chown(name, owner, -1 if group is None else group)
+        os.chmod(name, 0o644 if mode is None else mode)
         os.rename(name, path)
     except BaseException:
         if os.path.exists(name):

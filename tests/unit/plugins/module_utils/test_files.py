@@ -1,0 +1,120 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _files
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.write_text("old\n")
+    path.chmod(0o640)
+    return path
+
+
+def test_a_file_that_is_not_there_is_empty(tmp_path: Path) -> None:
+    assert _files.read(str(tmp_path / "none")) == ""
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"plain\n", b"crlf\r\n", b"lone\r", b"no end", b"\xff\xfe latin \xe9\n", "ü\n".encode()]
+)
+def test_any_bytes_survive_a_round_trip(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    _files.replace(str(path), _files.read(str(path)))
+    assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize(("given", "got"), [(None, 0o644), (0o600, 0o600)])
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0])
+def test_a_new_file_has_the_mode_whatever_the_umask(tmp_path: Path, given: int | None, got: int, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        _files.replace(str(tmp_path / "new"), "x", mode=given)
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "new") == got
+
+
+def test_an_existing_file_keeps_its_mode_unless_one_is_given(old: Path) -> None:
+    _files.replace(str(old), "new\n")
+    assert (old.read_text(), mode(old)) == ("new\n", 0o640)
+    _files.replace(str(old), "new\n", mode=0o600)
+    assert mode(old) == 0o600
+    _files.replace(str(old), "new\n", owner=os.getuid(), group=os.getgid())
+    assert mode(old) == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_an_existing_file_keeps_its_owner_unless_one_is_given(old: Path) -> None:
+    os.chown(old, 1234, 4321)
+    _files.replace(str(old), "new\n")
+    assert (old.stat().st_uid, old.stat().st_gid, mode(old)) == (1234, 4321, 0o640)
+    _files.replace(str(old), "new\n", owner=1235, group=4322, mode=0o600)
+    assert (old.stat().st_uid, old.stat().st_gid, mode(old)) == (1235, 4322, 0o600)
+
+
+def test_a_link_stays_a_link_and_its_file_changes(old: Path) -> None:
+    link = old.with_name("link")
+    link.symlink_to("file")
+    _files.replace(str(link), "new\n")
+    assert link.is_symlink()
+    assert old.read_text() == "new\n"
+
+
+def test_a_link_to_nothing_makes_the_file_it_names(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("target")
+    _files.replace(str(tmp_path / "link"), "new\n")
+    assert (tmp_path / "target").read_text() == "new\n"
+
+
+@pytest.mark.parametrize("step", ["fsync", "chown", "chmod", "rename"])
+def test_a_write_that_fails_leaves_the_old_file_and_no_other(
+    old: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def full(*_args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_files.os, step, full)
+        with pytest.raises(OSError, match="No space left"):
+            _files.replace(str(old), "new\n", owner=os.getuid())
+    assert old.read_text() == "old\n"
+    assert [path.name for path in old.parent.iterdir()] == ["file"]
+
+
+def test_an_interrupt_leaves_the_old_file_and_no_other(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_handle: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_files.os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _files.replace(str(old), "new\n")
+    assert old.read_text() == "old\n"
+    assert [path.name for path in old.parent.iterdir()] == ["file"]
+
+
+def test_readers_see_the_old_file_whole_or_the_new_one_whole(old: Path) -> None:
+    with old.open() as reader:
+        _files.replace(str(old), "new\n")
+        assert reader.read() == "old\n"
+    assert old.read_text() == "new\n"
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError):
+        _files.replace(str(tmp_path / "none" / "file"), "x")

@@ -21,6 +21,8 @@ RELEASE_NUMBERS = {"11": "bullseye", "12": "bookworm", "13": "trixie"}
 MAX_SYSTEMD_NODES = 16
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?\Z")
+_INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}\Z")
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
 _RATE = re.compile(r"[0-9]+(\.[0-9]+)?(k|m|g)bit\Z")
 
 
@@ -112,12 +114,17 @@ def plan_lab(prefix: str, networks: Sequence[Mapping[str, Any]], nodes: Sequence
         planned[network.name] = network
     hosts: Dict[str, int] = {}
     seen: List[str] = []
+    owners: Dict[Tuple[str, str], str] = {}
     lab_nodes = []
     for raw in nodes:
         node = _node(prefix, raw, planned, hosts, problems)
         if node.name in seen:
             problems.append(f"lab_nodes: {node.name!r} is there twice")
         seen.append(node.name)
+        for link in node.links:
+            other = owners.setdefault((link.network, link.address), node.name)
+            if other != node.name:
+                problems.append(f"lab_nodes: {other} and {node.name} both have the address {link.address}")
         lab_nodes.append(node)
     if problems:
         raise LabError(problems)
@@ -169,29 +176,51 @@ def _node(
             problems.append(f"lab_nodes: {name}: no network {link.get('name')!r} in lab_networks")
             continue
         _check_rate(f"lab_nodes: {name}", link.get("rate"), problems)
+        interface = str(link.get("interface") or f"eth{index}")
+        if not _INTERFACE.match(interface):
+            problems.append(f"lab_nodes: {name}: interface is {interface!r}, wanted a name of 15 characters at most")
         try:
             space = ipaddress.ip_network(network.subnet)
         except ValueError:
             continue  # said above
         used[network.name] = used.get(network.name, 10) + 1  # .1 is the bridge; .2-.10 stay free for tests
+        address = str(link.get("address") or space.network_address + used[network.name])
+        if not _is_host(address, space):
+            problems.append(f"lab_nodes: {name}: {address} cannot be a node's in {space}: set another or a larger subnet")
         links.append(
             Link(
-                interface=str(link.get("interface") or f"eth{index}"),
+                interface=interface,
                 network=network.full_name,
-                address=str(link.get("address") or space[used[network.name]]),
+                address=address,
                 prefix_length=space.prefixlen,
                 rate=link.get("rate") or network.rate,
             )
         )
+    ssh_port = str(raw.get("ssh_port") or 22)
+    if not ssh_port.isdecimal() or not 0 < int(ssh_port) < 65536:
+        problems.append(f"lab_nodes: {name}: ssh_port is {ssh_port!r}, wanted a port (1 to 65535)")
+        ssh_port = "22"
+    user = str(raw.get("user") or "root")
+    if not _USER.match(user):
+        problems.append(f"lab_nodes: {name}: user is {user!r}, wanted a plain login name")
     return LabNode(
         name=name,
         container=f"{prefix}-{name}",
         release=release,
         links=tuple(links),
-        ssh_port=int(raw.get("ssh_port") or 22),
-        user=str(raw.get("user") or "root"),
+        ssh_port=int(ssh_port),
+        user=user,
         variables=dict(raw.get("vars") or {}),
     )
+
+
+def _is_host(address: str, space: Any) -> bool:
+    """Whether a node can have the address: its first is the network's, the next the bridge's, the last broadcast."""
+    try:
+        at = ipaddress.ip_address(address)
+        return at in space and space.network_address + 1 < at < space.broadcast_address
+    except (TypeError, ValueError):
+        return False
 
 
 def parse_pip_config(text: str) -> Dict[str, str]:
@@ -223,11 +252,11 @@ def inherited_pip(settings: Mapping[str, str]) -> Tuple[str, Tuple[str, ...]]:
         if not value:
             continue
         lines.append(f"{option} = {value}")
-        if option not in ("index-url", "extra-index-url", "find-links"):
+        if option not in ("index-url", "extra-index-url", "find-links", "cert"):
             continue
         for token in value.split():
             path = token[len("file://") :] if token.startswith("file://") else token
-            if path.startswith("/"):
+            if path.startswith("/") and not path.startswith("/etc/ssl/certs/"):  # lab nodes have that folder anyhow
                 # A PEP 503 tree links from simple/ to files beside it.
                 path = path.rstrip("/")
                 mounts.append(path[: -len("/simple")] if path.endswith("/simple") else path)

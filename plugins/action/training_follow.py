@@ -70,7 +70,7 @@ class LineSink:
         self.rest += data
         *lines, self.rest = self.rest.split(b"\n")
         for line in lines:
-            text = line.rpartition(b"\r")[2].decode(errors="replace").rstrip()
+            text = line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace").rstrip()
             if text:
                 self.show(f"{self.label} | {text}")
 
@@ -122,9 +122,7 @@ class ActionModule(ActionBase):
                 _runs.order_stop(self._folder, f"{peer['name']} did not start its part")
 
     def _interrupted(self, number: int, _frame: Any) -> None:
-        _runs.order_stop(self._folder, f"ended by {signal.Signals(number).name} on the controller")
-        # Ansible itself ends before the run is judged.
-        _runs.update_manifest(self._folder, state="interrupted")
+        _runs.order_stop(self._folder, f"{_outcome.ENDED_BY}{signal.Signals(number).name} on the controller")
 
     def _follow(self) -> Dict[str, Any]:
         state: Dict[str, Any] = {}
@@ -148,7 +146,7 @@ class ActionModule(ActionBase):
                 stopped = True
                 self._stop()
         left = self._stop()
-        problem = f"{self._node}: the run's supervisor was killed" if answer["status"] == "lost" else ""
+        problem = self._loss(answer) if answer["status"] == "lost" else ""
         return self._result(answer["status"], answer, problem or left)
 
     def _poll(self, state: Mapping[str, Any]) -> Dict[str, Any]:
@@ -185,10 +183,13 @@ class ActionModule(ActionBase):
         if failed:
             return f"rank {failed[0].rank} on {self._node} failed ({_outcome.how(failed[0].code, failed[0].signal)})"
         if end.status == "lost":
-            return f"{self._node}: the run's supervisor was killed"
+            return self._loss(answer)
         if end.status == "exited" and (end.code or end.signal is not None):
             return f"the launcher on {self._node} failed ({_outcome.how(end.code, end.signal)})"
         return ""
+
+    def _loss(self, answer: Mapping[str, Any]) -> str:
+        return f"{self._node}: {(answer['exit'] or {}).get('error') or 'the supervisor of the run was killed'}"
 
     def _stop(self) -> str:
         """End the run on this node, and say what could not be ended."""

@@ -13,6 +13,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import LaunchPlan
 
+# How a stop reason begins that is a person's wish: what ranks then report is its echo.
+ENDED_BY = "ended by "
 DEAD = ("unreachable", "lost", "not_started")
 
 
@@ -139,6 +141,13 @@ def _left_early(ranks: Sequence[RankEnd], first: RankEnd) -> List[str]:
     ]
 
 
+def _vanished(nodes: Sequence[NodeEnd]) -> List[RankEnd]:
+    """Ranks that began and have no end although we did not stop their node, whose launcher failed: `pkill -9 -f`."""
+    failed = [node for node in nodes if node.status == "exited" and not node.stopped and (node.code or node.signal)]
+    failed.sort(key=lambda node: node.ended or float("inf"))
+    return [rank for node in failed for rank in node.ranks if not rank.finished]
+
+
 def judge(plan: LaunchPlan, nodes: Sequence[NodeEnd], stop_reason: str = "") -> Outcome:
     """The verdict over all nodes. `stop_reason` is why the supervisor ended the run, where it did."""
     ranks = [rank for node in nodes for rank in node.ranks]
@@ -162,8 +171,14 @@ def judge(plan: LaunchPlan, nodes: Sequence[NodeEnd], stop_reason: str = "") -> 
     if any(node.status in DEAD for node in nodes):
         # What ranks elsewhere then report is the echo of a lost peer.
         return Outcome(False, problems[0], failed[0] if failed else None, tuple(problems))
-    ended_by_us = stop_reason and not problems
-    if failed and not (ended_by_us and all(rank.signal == signal.SIGTERM for rank in failed)):
+    if stop_reason.startswith(ENDED_BY):
+        return Outcome(False, stop_reason, None, tuple(problems))
+    vanished = _vanished(nodes)
+    if vanished and all(rank.signal == signal.SIGTERM for rank in failed):
+        first = vanished[0]
+        sentence = f"rank {first.rank} on {first.node} vanished without an exit status: its supervisor was killed too"
+        return Outcome(False, sentence, first, tuple(problems))
+    if failed and not (stop_reason and all(rank.signal == signal.SIGTERM for rank in failed)):
         first = failed[0]
         sentence = f"rank {first.rank} on {first.node} failed first: {how(first.code, first.signal)}"
         return Outcome(False, sentence, first, tuple(problems + _left_early(ranks, first)))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,8 @@ def update_manifest(folder: Path, **entries: Any) -> dict[str, Any]:
 
 def order_stop(folder: Path, reason: str) -> None:
     """End the run everywhere. The first reason stands."""
-    temporary = folder / f"{STOP}.{os.getpid()}"
+    # Not the pid alone: a signal's handler may come here while its own process is here already.
+    temporary = folder / f"{STOP}.{uuid.uuid4()}"
     temporary.write_text(reason, encoding="utf-8")
     try:
         os.link(temporary, folder / STOP)
@@ -72,4 +74,6 @@ def last_lines(path: Path, count: int = 15) -> list[str]:
             text = stream.read().decode(errors="replace")
     except FileNotFoundError:
         return []
-    return [line for line in text.replace("\r", "\n").splitlines() if line.strip()][-count:]
+    # Of a progress bar, what a terminal would show in the end.
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+    return [line for line in lines if line.strip()][-count:]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,7 +28,10 @@ WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SI
 
 REDRAW_SECONDS = 1.0  # a progress bar keeps one state a second
 DRAIN_SECONDS = 2.0  # what a grandchild that holds the pipe open may delay the end
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
+
+# A \r at the very end may be the first half of \r\n.
+LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")
 
 
 def number(names: Sequence[str]) -> Optional[int]:
@@ -54,24 +58,16 @@ class Thinner:
         self.rest = b""
         self.pending: Optional[bytes] = None
         self.last_redraw = float("-inf")
+        self.ended = True  # what was written last ends a line
 
     def feed(self, data: bytes) -> None:
         self.rest += data
-        out: List[bytes] = []
-        while True:
-            ends = [at for at in (self.rest.find(b"\n"), self.rest.find(b"\r")) if at >= 0]
-            if not ends:
-                break
-            end = min(ends)
-            if self.rest[end : end + 1] == b"\r" and end + 1 == len(self.rest):
-                break  # may be the first half of \r\n
-            if self.rest[end : end + 2] == b"\r\n":
-                line, self.rest = self.rest[:end], self.rest[end + 2 :]
-                newline = True
-            else:
-                newline = self.rest[end : end + 1] == b"\n"
-                line, self.rest = self.rest[:end], self.rest[end + 1 :]
-            if newline:
+        out = []
+        start = 0
+        for found in LINE_END.finditer(self.rest):
+            line, end = self.rest[start : found.start()], found.group()
+            start = found.end()
+            if end != b"\r":
                 # A bar that is redrawn starts with \r: an empty line then closes the last state.
                 if not line and self.pending is not None:
                     line = self.pending
@@ -83,16 +79,27 @@ class Thinner:
                     self.last_redraw = self.clock()
                     out.append(line + b"\r")
                     self.pending = None
+        self.rest = self.rest[start:]
         if len(self.rest) > 65536:  # no line end in sight: do not hold it back for ever
             out.append(self.rest)
             self.rest = b""
         if out:
+            self.ended = out[-1].endswith(b"\n")
             self.write(b"".join(out))
 
-    def close(self) -> None:
-        tail = self.rest.rstrip(b"\r") or self.pending
-        if tail:
+    def close(self):
+        tail = self.rest.rstrip(b"\r") or self.pending or b""
+        if tail or not self.ended:
             self.write(tail + b"\n")
+
+
+def keep(log, data):
+    """Into the log, or nowhere: a full disk must not block the rank or take its end from us."""
+    try:
+        while data:
+            data = data[os.write(log, data) :]
+    except OSError:
+        pass
 
 
 def pump(source: int, thinner: Thinner) -> None:
@@ -114,15 +121,32 @@ def main() -> None:
     label = f"rank-{rank}" if rank is not None else f"rank-unknown-{os.getpid()}"
     record = os.path.join(run_dir, "ranks", label)
     log = os.open(os.path.join(run_dir, "logs", label + ".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    thinner = Thinner(lambda data: os.write(log, data))
+    thinner = Thinner(lambda data: keep(log, data))
 
     reader, writer = os.pipe()
+    if os.path.exists(record + ".exit.json"):  # of an attempt before this one
+        os.unlink(record + ".exit.json")
+    child = None
+    early = []
+
+    def pass_on(number, _frame):
+        if child is None:
+            early.append(number)
+        else:
+            child.send_signal(number)
+
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"):
+        signal.signal(getattr(signal, name), pass_on)
+    started = time.time()
+    try:
     child = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=writer, stderr=writer, preexec_fn=die_with_parent
     )
+    except OSError as error:
+        keep(log, ("cannot start: %s: %s\n" % (error.filename or command[0], error.strerror)).encode())
     os.close(writer)
-    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"):
-        signal.signal(getattr(signal, name), lambda number, frame: child.send_signal(number))
+    for early_number in early if child else []:
+        child.send_signal(early_number)
     write_json(
         record + ".json",
         {
@@ -132,13 +156,13 @@ def main() -> None:
             "master_addr": os.environ.get("MASTER_ADDR"),
             "master_port": os.environ.get("MASTER_PORT"),
             "attempt": number(("TORCHELASTIC_RESTART_COUNT",)) or 0,
-            "pid": child.pid,
-            "started": time.time(),
+            "pid": child.pid if child else None,
+            "started": started,
         },
     )
     reading = threading.Thread(target=pump, args=(reader, thinner), daemon=True)
     reading.start()
-    status = child.wait()
+    status = child.wait() if child else 127
     ended = time.time()
     reading.join(DRAIN_SECONDS)
     thinner.close()
@@ -147,7 +171,8 @@ def main() -> None:
         {"code": status if status >= 0 else None, "signal": -status if status < 0 else None, "ended": ended},
     )
     if status < 0:
-        # The launcher must see the same end as we did.
+        # The launcher must see the same end as we did, but no core file of ours is to replace the rank's.
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0)
         signal.signal(-status, signal.SIG_DFL) if -status not in (signal.SIGKILL, signal.SIGSTOP) else None
         os.kill(os.getpid(), -status)
         os._exit(128 - status)

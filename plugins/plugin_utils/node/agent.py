@@ -26,6 +26,7 @@ import zlib
 from typing import Any, Dict, List, Optional, Tuple
 
 CHUNK = 1 << 20  # bytes of log in one answer
+START_SECONDS = 30  # from the plan's arrival to the agent's first word
 
 
 def write_json(path: str, data: Any) -> None:
@@ -70,7 +71,19 @@ def run(run_dir: str) -> int:
     )
     ending = {"stopped": False, "timed_out": False}
     raise_limits()
-    log = open(os.path.join(run_dir, "logs", "launcher.log"), "ab", buffering=0)  # noqa: SIM115 - open to the end
+    log = open(os.path.join(run_dir, "logs", "launcher.log"), "ab", buffering=0)
+    launcher = None
+
+    def end(_number, _frame):
+        ending["stopped"] = True
+        try:
+            if launcher is not None:
+                os.killpg(launcher.pid, signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
     try:
         launcher = subprocess.Popen(
             plan["argv"],
@@ -90,13 +103,8 @@ def run(run_dir: str) -> int:
         )
         return 127
 
-    def end(_number: int, _frame: Any) -> None:
-        ending["stopped"] = True
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(launcher.pid, signal.SIGTERM)
-
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, end)
+    if ending["stopped"]:  # told so before there was a launcher to tell
+        end(0, None)
     limit = plan.get("time_limit") or None
     try:
         status = launcher.wait(limit)
@@ -104,28 +112,30 @@ def run(run_dir: str) -> int:
         ending["timed_out"] = True
         end(0, None)
         try:
-            status = launcher.wait(plan.get("stop_grace") or 10)
+            status = launcher.wait(plan.get("stop_grace", 10))
         except subprocess.TimeoutExpired:
             launcher.kill()
             status = launcher.wait()
-    record = {
-        "code": status if status >= 0 else None,
-        "signal": -status if status < 0 else None,
-        "started": started,
-        "ended": time.time(),
-    }
+            sweep(run_dir, signal.SIGKILL)  # its ranks may have sessions of their own
+    record = {"code": status if status >= 0 else None, "signal": -status if status < 0 else None, "started": started, "ended": time.time()}
     record.update(ending)
     write_json(os.path.join(run_dir, "exit.json"), record)
     return status if status >= 0 else 128 - status
 
 
-def node_state(run_dir: str) -> Tuple[str, Any]:
-    """running, exited (there is an exit record), lost (the agent is gone without one) or starting."""
+def node_state(run_dir):
+    """running, exited (there is an exit record), lost (the agent is gone without one, or never came) or starting."""
     record = read_json(os.path.join(run_dir, "exit.json"))
     if record is not None:
         return "exited", record
     agent = read_json(os.path.join(run_dir, "agent.json"))
     if agent is None:
+        try:
+            waited = time.time() - os.path.getmtime(os.path.join(run_dir, "plan.json"))
+        except OSError:
+            waited = START_SECONDS
+        if waited >= START_SECONDS:
+            return "lost", {"error": "the run's supervisor did not come up in %d s" % START_SECONDS}
         return "starting", None
     if start_time(agent["pid"]) == agent["start_time"]:
         return "running", None

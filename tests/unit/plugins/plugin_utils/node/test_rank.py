@@ -273,7 +273,9 @@ def test_a_grandchild_that_holds_the_pipe_does_not_delay_the_end_for_ever(run: R
 
 
 def test_everything_said_before_the_end_is_in_the_log(run: Run) -> None:
-    code = "import sys\nfor i in range(20000): print('line', i, 'x' * 50)\nsys.stdout.flush()\nimport os; os.kill(os.getpid(), 9)"
+    code = (
+        "import os, sys\nfor i in range(20000): print('line', i, 'x' * 50)\nsys.stdout.flush()\nos.kill(os.getpid(), 9)"
+    )
     assert run.start(sys.executable, "-c", code).wait(PATIENCE) == -9
     lines = run.log().splitlines()
     assert (len(lines), lines[0][:6], lines[-1][:10]) == (20000, b"line 0", b"line 19999")

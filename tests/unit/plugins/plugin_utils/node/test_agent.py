@@ -1,0 +1,340 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The node's supervisor as processes: it runs small commands in the place of a launcher."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils.node import agent
+
+SCRIPT = agent.__file__
+SHIM = str(Path(SCRIPT).with_name("rank.py"))
+PATIENCE = 20  # seconds, for what takes milliseconds on an idle machine
+
+
+def until(true: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + PATIENCE
+    while not (value := true()):
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.01)
+    return value
+
+
+def gone(pid: int) -> bool:
+    return agent.start_time(pid) is None
+
+
+class Run:
+    """A run's folder. Its run id is unique, so that nothing else on this machine is found or ended."""
+
+    def __init__(self, parent: Path) -> None:
+        self.run_id = f"unit-{uuid.uuid4().hex[:12]}"
+        self.folder = parent / self.run_id
+        for name in ("logs", "ranks"):
+            (self.folder / name).mkdir(parents=True)
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def plan(self, *argv: str, **more: Any) -> None:
+        env = {"PATH": os.defpath, "TORCHFLEET_RUN_ID": self.run_id, **more.pop("env", {})}
+        plan = {"argv": argv, "env": env, "cwd": str(self.folder), "time_limit": 0, "stop_grace": 10, **more}
+        (self.folder / "plan.json").write_text(json.dumps(plan))
+
+    def start(self, *argv: str, **more: Any) -> subprocess.Popen[bytes]:
+        self.plan(*argv, **more)
+        started = subprocess.Popen([sys.executable, "-I", SCRIPT, "run", str(self.folder)], env={"PATH": os.defpath})
+        self.started.append(started)
+        return started
+
+    def beside(self, **env: str) -> subprocess.Popen[bytes]:
+        """A process that the launcher did not start."""
+        started = subprocess.Popen(["sleep", "1000"], env=env)
+        self.started.append(started)
+        until(lambda: Path(f"/proc/{started.pid}/comm").read_text() == "sleep\n")
+        return started
+
+    def end(self) -> Any:
+        return agent.read_json(str(self.folder / "exit.json"))
+
+    def log(self, name: str = "launcher.log") -> str:
+        path = self.folder / "logs" / name
+        return path.read_text() if path.exists() else ""
+
+    def pids(self, count: int = 1) -> list[int]:
+        """The process ids that the launcher printed, a line each, once there are that many."""
+        return [int(line) for line in until(lambda: len(self.log().split()) >= count and self.log().split())]
+
+    def follow(self, state: Any = None, wait: float = 0) -> Any:
+        packed = base64.b64encode(json.dumps(state or {}).encode()).decode()
+        command = [sys.executable, "-I", SCRIPT, "follow", str(self.folder), packed, str(wait)]
+        done = subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE)
+        return json.loads(zlib.decompress(base64.b64decode(done.stdout)))
+
+    def sweep(self, *number: str) -> list[int]:
+        command = [sys.executable, "-I", SCRIPT, "sweep", str(self.folder), *number]
+        return list(json.loads(subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE).stdout))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Any:
+    made = Run(tmp_path)
+    yield made
+    for pid in agent.members(made.run_id, str(made.folder)):
+        os.kill(pid, signal.SIGKILL)
+    for started in made.started:
+        started.kill()
+        started.wait()
+
+
+def text_of(answer: Any, name: str) -> bytes:
+    return base64.b64decode(answer["chunks"].get(name, ""))
+
+
+# run
+
+
+@pytest.mark.parametrize("code", [0, 1, 17])
+def test_the_launchers_end_is_kept_and_passed_on(run: Run, code: int) -> None:
+    assert run.start("sh", "-c", f"echo out; echo err >&2; exit {code}").wait(PATIENCE) == code
+    end = run.end()
+    assert {key: end[key] for key in ("code", "signal", "stopped", "timed_out")} == {
+        "code": code,
+        "signal": None,
+        "stopped": False,
+        "timed_out": False,
+    }
+    assert end["started"] <= end["ended"]
+    assert run.log() == "out\nerr\n"
+
+
+def test_a_launcher_that_is_killed(run: Run) -> None:
+    assert run.start("sh", "-c", "kill -9 $$").wait(PATIENCE) == 137
+    assert (run.end()["code"], run.end()["signal"]) == (None, 9)
+
+
+def test_the_launcher_has_the_plans_environment_directory_and_arguments_and_nothing_else(run: Run) -> None:
+    code = "import json, os, sys; print(json.dumps([dict(os.environ), os.getcwd(), sys.argv[1:], sys.stdin.read()]))"
+    argv = [sys.executable, "-c", code, "two words", "", "$HOME"]
+    (run.folder / "work dir").mkdir()
+    assert (
+        run.start(*argv, env={"MINE": "a b\nc", "LC_ALL": "C.UTF-8"}, cwd=str(run.folder / "work dir")).wait(PATIENCE)
+        == 0
+    )
+    env, cwd, args, stdin = json.loads(run.log())
+    assert env == {"PATH": os.defpath, "TORCHFLEET_RUN_ID": run.run_id, "MINE": "a b\nc", "LC_ALL": "C.UTF-8"}
+    assert (cwd, args, stdin) == (str(run.folder / "work dir"), ["two words", "", "$HOME"], "")
+
+
+@pytest.mark.parametrize(
+    ("argv", "more", "said"),
+    [
+        (["/no/such/launcher"], {}, "/no/such/launcher: No such file or directory"),
+        (["/"], {}, "/: Permission denied"),
+        (["true"], {"cwd": "/no/such/folder"}, "/no/such/folder: No such file or directory"),
+    ],
+)
+def test_a_launcher_that_cannot_start(run: Run, argv: list[str], more: dict[str, Any], said: str) -> None:
+    assert run.start(*argv, **more).wait(PATIENCE) == 127
+    assert (run.end()["code"], run.end()["error"]) == (127, said)
+    assert run.log() == f"cannot start: {said}\n"
+
+
+def test_the_time_limit_ends_the_launcher(run: Run) -> None:
+    assert run.start("sleep", "1000", time_limit=0.1).wait(PATIENCE) == 128 + signal.SIGTERM
+    assert (run.end()["signal"], run.end()["timed_out"]) == (signal.SIGTERM, True)
+
+
+@pytest.mark.parametrize("grace", [0, 0.2])
+def test_after_the_grace_all_that_the_launcher_started_is_killed(run: Run, grace: float) -> None:
+    script = "trap '' TERM; setsid sleep 1000 & echo $!; while :; do sleep 0.05; done"
+    assert run.start("sh", "-c", script, time_limit=0.3, stop_grace=grace).wait(PATIENCE) == 128 + signal.SIGKILL
+    assert (run.end()["signal"], run.end()["timed_out"]) == (signal.SIGKILL, True)
+    until(lambda: gone(run.pids()[0]))
+
+
+def test_a_limit_that_is_not_reached_changes_nothing(run: Run) -> None:
+    assert run.start("true", time_limit=1000).wait(PATIENCE) == 0
+    assert run.end()["timed_out"] is False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_polite_end_reaches_the_launchers_whole_group(run: Run, number: int) -> None:
+    script = "trap 'echo told; exit 3' TERM; sleep 1000 & echo $!; echo $$; while :; do sleep 0.05; done"
+    started = run.start("sh", "-c", script)
+    child = run.pids(2)[0]
+    until(lambda: Path(f"/proc/{child}/comm").read_text() == "sleep\n")
+    started.send_signal(number)
+    assert started.wait(PATIENCE) == 3
+    assert (run.end()["code"], run.end()["stopped"], run.end()["timed_out"]) == (3, True, False)
+    until(lambda: gone(child))
+
+
+def test_an_end_ordered_in_the_first_moments_is_not_lost(run: Run) -> None:
+    for _ in range(5):
+        (run.folder / "agent.json").unlink(missing_ok=True)
+        started = run.start("sleep", "1000")
+        until(lambda: (run.folder / "agent.json").exists())
+        started.terminate()
+        assert started.wait(PATIENCE) in (128 + signal.SIGTERM, -signal.SIGTERM)
+        until(lambda: run.sweep() == [])
+
+
+# follow
+
+
+def test_follow_tells_of_the_launcher_from_its_start_to_its_end(run: Run) -> None:
+    run.plan("true")
+    assert run.follow()["status"] == "starting"
+    started = run.start("sh", "-c", "echo said; exec sleep 1000")
+    until(lambda: run.follow()["status"] == "running")
+    state: Any = {}
+    said = b""
+    while True:
+        answer = run.follow(state, 1)
+        state, said = answer["state"], said + text_of(answer, "launcher.log")
+        if said == b"said\n":
+            break
+    assert answer["status"] == "running"
+    started.terminate()
+    until(lambda: run.follow(state)["status"] == "exited")
+    last = run.follow(state)
+    assert (last["exit"]["signal"], last["exit"]["stopped"], last["chunks"]) == (signal.SIGTERM, True, {})
+    assert abs(last["now"] - time.time()) < PATIENCE
+
+
+def test_an_agent_that_is_killed_is_lost(run: Run) -> None:
+    started = run.start("sleep", "1000")
+    until(lambda: run.follow()["status"] == "running")
+    started.kill()
+    until(lambda: run.follow()["status"] == "lost")
+    assert run.follow()["exit"] is None
+
+
+def test_another_process_with_the_agents_number_is_not_the_agent(run: Run) -> None:
+    run.plan("true")
+    agent.write_json(str(run.folder / "agent.json"), {"pid": os.getpid(), "start_time": 1, "started": 0})
+    assert run.follow()["status"] == "lost"
+
+
+def test_an_agent_that_never_comes_up_is_not_waited_for_for_ever(run: Run) -> None:
+    run.plan("true")
+    assert run.follow()["status"] == "starting"
+    long_ago = time.time() - agent.START_SECONDS - 1
+    os.utime(run.folder / "plan.json", (long_ago, long_ago))
+    answer = run.follow()
+    assert (answer["status"], answer["exit"]["error"]) == ("lost", "the run's supervisor did not come up in 30 s")
+
+
+def test_a_folder_that_was_removed_is_lost(run: Run) -> None:
+    for name in ("logs", "ranks", ""):
+        (run.folder / name).rmdir()
+    assert run.follow()["status"] == "lost"
+
+
+def test_ranks_are_told_of_with_their_ends(run: Run) -> None:
+    shim = f"{sys.executable} {SHIM} {run.folder}"
+    script = f"RANK=0 WORLD_SIZE=2 {shim} true; RANK=1 {shim} false"
+    assert run.start("sh", "-c", script).wait(PATIENCE) == 1
+    (run.folder / "ranks" / "rank-2.json.4711").write_text("{")  # being written
+    (run.folder / "ranks" / "rank-3.json").write_text("")  # a disk that is full
+    ranks = run.follow()["ranks"]
+    assert {name: (entry["world_size"], entry["exit"]["code"]) for name, entry in ranks.items()} == {
+        "rank-0": (2, 0),
+        "rank-1": (None, 1),
+    }
+
+
+def test_nothing_is_lost_and_nothing_comes_twice_while_a_log_grows(run: Run) -> None:
+    write = "for i in range(20000): print('line', i, '\\u20ac' * (i % 50), flush=i % 50 == 0)"
+    script = f'RANK=0 {sys.executable} {SHIM} {run.folder} {sys.executable} -c "{write}"; echo done'
+    run.start("sh", "-c", script, env={"PYTHONIOENCODING": "utf-8"})
+    got = {"launcher.log": b"", "rank-0.log": b""}
+    state: Any = {}
+    polls = 0
+    while True:
+        answer = json.loads(zlib.decompress(base64.b64decode(agent.follow(str(run.folder), state, 0.2))))
+        state, polls = answer["state"], polls + 1
+        for name in answer["chunks"]:
+            got[name] += text_of(answer, name)
+        if answer["status"] == "exited" and not answer["more"]:
+            break
+    assert answer["exit"]["code"] == 0
+    assert got["rank-0.log"] == b"".join(f"line {i} {chr(0x20AC) * (i % 50)}\n".encode() for i in range(20000))
+    assert got["launcher.log"] == b"done\n"
+    assert polls > 2
+
+
+def test_much_text_comes_in_pieces_and_an_end_does_not_cut_it_off(run: Run) -> None:
+    assert run.start("sh", "-c", "head -c 2500000 /dev/zero; echo end >&2").wait(PATIENCE) == 0
+    (run.folder / "logs" / "rank-0.log").write_bytes(b"x" * 700000)
+    sizes: list[int] = []
+    answer: Any = {"more": True, "state": {}}
+    while answer["more"]:
+        answer = run.follow(answer["state"])
+        assert answer["status"] == "exited"
+        sizes.append(sum(len(base64.b64decode(chunk)) for chunk in answer["chunks"].values()))
+    assert max(sizes) <= agent.CHUNK
+    assert sum(sizes) == 2500000 + 4 + 700000
+
+
+# sweep
+
+
+def test_sweep_finds_the_processes_of_this_run_and_no_other(run: Run) -> None:
+    mine = [run.beside(TORCHFLEET_RUN_ID=run.run_id), run.beside(A="1", TORCHFLEET_RUN_ID=run.run_id, Z="1")]
+    others = [
+        run.beside(TORCHFLEET_RUN_ID=f"{run.run_id}-2"),
+        run.beside(TORCHFLEET_RUN_ID=run.run_id[:-1]),
+        run.beside(TORCHFLEET_RUN_ID=f"x{run.run_id}"),
+        run.beside(XTORCHFLEET_RUN_ID=run.run_id),
+        run.beside(NOTE=f"TORCHFLEET_RUN_ID={run.run_id}"),
+        run.beside(TORCHFLEET_RUN_ID=""),
+    ]
+    assert sorted(run.sweep()) == sorted(started.pid for started in mine)
+    assert run.sweep("0") == run.sweep()
+    assert sorted(run.sweep("15")) == sorted(started.pid for started in mine)
+    assert [started.wait(PATIENCE) for started in mine] == [-signal.SIGTERM] * 2
+    assert run.sweep("9") == []
+    assert [started.poll() for started in others] == [None] * len(others)
+
+
+def test_a_process_that_ended_but_was_not_collected_is_no_member(run: Run) -> None:
+    started = run.beside(TORCHFLEET_RUN_ID=run.run_id)
+    started.kill()
+    until(lambda: run.sweep() == [])
+    assert Path(f"/proc/{started.pid}").exists()
+
+
+def test_sweep_reaches_ranks_in_sessions_of_their_own(run: Run) -> None:
+    started = run.start("sh", "-c", "setsid sleep 1000 & echo $!; echo $$; wait")
+    rank, launcher = run.pids(2)[:2]
+    started.kill()
+    started.wait()
+    assert sorted(run.sweep("9")) == sorted([rank, launcher])
+    until(lambda: gone(rank) and gone(launcher))
+
+
+def test_a_process_with_an_odd_name_has_a_start_time(run: Run, tmp_path: Path) -> None:
+    odd = tmp_path / "a) R 1 (b"
+    odd.write_text("#!/bin/sh\nsleep 1000\n")
+    odd.chmod(0o755)
+    started = subprocess.Popen([str(odd)], env={"PATH": os.defpath, "TORCHFLEET_RUN_ID": run.run_id})
+    run.started.append(started)
+    until(lambda: "a) R" in Path(f"/proc/{started.pid}/comm").read_text())
+    boot = time.time() - float(Path("/proc/uptime").read_text().split()[0])
+    assert abs(boot + agent.start_time(started.pid) / os.sysconf("SC_CLK_TCK") - time.time()) < PATIENCE

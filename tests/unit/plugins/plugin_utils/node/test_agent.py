@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -331,9 +332,8 @@ def test_sweep_reaches_ranks_in_sessions_of_their_own(run: Run) -> None:
 
 def test_a_process_with_an_odd_name_has_a_start_time(run: Run, tmp_path: Path) -> None:
     odd = tmp_path / "a) R 1 (b"
-    odd.write_text("#!/bin/sh\nsleep 1000\n")
-    odd.chmod(0o755)
-    started = subprocess.Popen([str(odd)], env={"PATH": os.defpath, "TORCHFLEET_RUN_ID": run.run_id})
+    odd.symlink_to(shutil.which("sleep") or "sleep")
+    started = subprocess.Popen([str(odd), "1000"], env={"PATH": os.defpath, "TORCHFLEET_RUN_ID": run.run_id})
     run.started.append(started)
     until(lambda: "a) R" in Path(f"/proc/{started.pid}/comm").read_text())
     boot = time.time() - float(Path("/proc/uptime").read_text().split()[0])

@@ -151,7 +151,7 @@ class Job:
                 problems.append(f"{label} {path!r} is not an absolute path on one line")
         for variable, names in (("launch_env", tuple(self.env)), ("launch_secret_env", self.secret_env)):
             for name in names:
-            if not _ENV_NAME.match(name):
+                if not _ENV_NAME.match(name):
                     problems.append(f"{variable}: {name!r} is not a name that an environment variable can have")
                 elif name.startswith("TORCHFLEET_"):
                     problems.append(f"{variable}: {name} is the collection's own, which finds a run by it: rename it")
@@ -293,7 +293,9 @@ def check_members(hosts: Sequence[Mapping[str, Any]]) -> List[str]:
             problems.append(f"{name!r} means loopback on every machine: set hosts_hostname to a name of the host's own")
         by_name[name] = by_name.get(name, 0) + 1
         if by_name[name] == 2:
-            problems.append(f"host name {name!r} is used by more than one host: set hosts_hostname so that each is unique")
+            problems.append(
+                f"host name {name!r} is used by more than one host: set hosts_hostname so that each is unique"
+            )
         for alias in map(str, host.get("aliases") or ()):
             if not is_hostname(alias) or is_localhost(alias):
                 problems.append(f"{name}: {alias!r} in hosts_aliases is not a valid host name")
@@ -307,7 +309,8 @@ def check_members(hosts: Sequence[Mapping[str, Any]]) -> List[str]:
         address = str(normalise_address(host["address"]))
         if address in by_address:
             problems.append(
-                f"{by_address[address]} and {name} both have the address {address}: set torchfleet_address of one"
+                f"{by_address[address]} and {name} both have the address {address}: "
+                "set torchfleet_address of one of them"
             )
         by_address.setdefault(address, name)
     return problems
@@ -357,7 +360,7 @@ def build_cluster(
         name = str(host.get("name", ""))
         gpus: Tuple[Gpu, ...] = ()
         try:
-        gpus = _gpus(host.get("gpus") or ())
+            gpus = _gpus(host.get("gpus") or ())
         except (TypeError, ValueError):
             problems.append(
                 f"{name}: torchfleet_gpus is {host.get('gpus')!r}, wanted GPUs as gpu_facts lists them "

@@ -186,7 +186,9 @@ def _node(
         used[network.name] = used.get(network.name, 10) + 1  # .1 is the bridge; .2-.10 stay free for tests
         address = str(link.get("address") or space.network_address + used[network.name])
         if not _is_host(address, space):
-            problems.append(f"lab_nodes: {name}: {address} cannot be a node's in {space}: set another or a larger subnet")
+            problems.append(
+                f"lab_nodes: {name}: {address} cannot be a node's in {space}: set another or a larger subnet"
+            )
         links.append(
             Link(
                 interface=interface,

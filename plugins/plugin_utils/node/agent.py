@@ -23,20 +23,19 @@ import subprocess
 import sys
 import time
 import zlib
-from typing import Any, Dict, List, Optional, Tuple
 
 CHUNK = 1 << 20  # bytes of log in one answer
 START_SECONDS = 30  # from the plan's arrival to the agent's first word
 
 
-def write_json(path: str, data: Any) -> None:
+def write_json(path, data):
     temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as stream:
         json.dump(data, stream)
     os.rename(temporary, path)
 
 
-def read_json(path: str) -> Any:
+def read_json(path):
     try:
         with open(path, encoding="utf-8") as stream:
             return json.load(stream)
@@ -44,7 +43,7 @@ def read_json(path: str) -> Any:
         return None
 
 
-def start_time(pid: int) -> Optional[int]:
+def start_time(pid):
     """Clock ticks after boot at which the process began: with its pid, that names it for good. None: there is none."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
@@ -54,7 +53,7 @@ def start_time(pid: int) -> Optional[int]:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def raise_limits() -> None:
+def raise_limits():
     """Soft limits up to the hard ones: RDMA registers memory, and every connection is a file."""
     for name in (resource.RLIMIT_MEMLOCK, resource.RLIMIT_NOFILE):
         _soft, hard = resource.getrlimit(name)
@@ -62,7 +61,7 @@ def raise_limits() -> None:
             resource.setrlimit(name, (hard, hard))
 
 
-def run(run_dir: str) -> int:
+def run(run_dir):
     plan = read_json(os.path.join(run_dir, "plan.json"))
     started = time.time()
     write_json(
@@ -71,7 +70,7 @@ def run(run_dir: str) -> int:
     )
     ending = {"stopped": False, "timed_out": False}
     raise_limits()
-    log = open(os.path.join(run_dir, "logs", "launcher.log"), "ab", buffering=0)
+    log = open(os.path.join(run_dir, "logs", "launcher.log"), "ab", buffering=0)  # noqa: SIM115 (to the very end)
     launcher = None
 
     def end(_number, _frame):
@@ -95,8 +94,8 @@ def run(run_dir: str) -> int:
             start_new_session=True,
         )
     except OSError as error:
-        words = f"{error.filename or plan['argv'][0]}: {error.strerror}"
-        log.write(f"cannot start: {words}\n".encode())
+        words = "{}: {}".format(error.filename or plan["argv"][0], error.strerror)
+        log.write((f"cannot start: {words}\n").encode())
         write_json(
             os.path.join(run_dir, "exit.json"),
             {"code": 127, "signal": None, "started": started, "ended": time.time(), "error": words},
@@ -117,7 +116,12 @@ def run(run_dir: str) -> int:
             launcher.kill()
             status = launcher.wait()
             sweep(run_dir, signal.SIGKILL)  # its ranks may have sessions of their own
-    record = {"code": status if status >= 0 else None, "signal": -status if status < 0 else None, "started": started, "ended": time.time()}
+    record = {
+        "code": status if status >= 0 else None,
+        "signal": -status if status < 0 else None,
+        "started": started,
+        "ended": time.time(),
+    }
     record.update(ending)
     write_json(os.path.join(run_dir, "exit.json"), record)
     return status if status >= 0 else 128 - status
@@ -135,7 +139,7 @@ def node_state(run_dir):
         except OSError:
             waited = START_SECONDS
         if waited >= START_SECONDS:
-            return "lost", {"error": "the run's supervisor did not come up in %d s" % START_SECONDS}
+            return "lost", {"error": f"the run's supervisor did not come up in {START_SECONDS} s"}
         return "starting", None
     if start_time(agent["pid"]) == agent["start_time"]:
         return "running", None
@@ -144,7 +148,7 @@ def node_state(run_dir):
     return ("exited", record) if record is not None else ("lost", None)
 
 
-def rank_records(run_dir: str) -> Dict[str, Any]:
+def rank_records(run_dir):
     folder = os.path.join(run_dir, "ranks")
     records = {}
     for name in sorted(os.listdir(folder) if os.path.isdir(folder) else []):
@@ -157,7 +161,7 @@ def rank_records(run_dir: str) -> Dict[str, Any]:
     return records
 
 
-def new_text(run_dir: str, offsets: Dict[str, int]) -> Tuple[Dict[str, str], Dict[str, int], bool]:
+def new_text(run_dir, offsets):
     """What each log holds beyond its offset, and the new offsets."""
     chunks = {}
     folder = os.path.join(run_dir, "logs")
@@ -176,7 +180,7 @@ def new_text(run_dir: str, offsets: Dict[str, int]) -> Tuple[Dict[str, str], Dic
     return chunks, offsets, room <= 0
 
 
-def follow(run_dir: str, state: Dict[str, Any], wait: float) -> str:
+def follow(run_dir, state, wait):
     deadline = time.monotonic() + wait
     offsets, seen = state.get("offsets", {}), state.get("seen")
     while True:
@@ -193,9 +197,9 @@ def follow(run_dir: str, state: Dict[str, Any], wait: float) -> str:
         time.sleep(0.05)
 
 
-def members(run_id: str) -> List[int]:
+def members(run_id, run_dir):
     """Processes of the run: those whose environment names it, this one and its parents apart."""
-    needle = f"\0TORCHFLEET_RUN_ID={run_id}\0".encode()
+    needle = (f"\0TORCHFLEET_RUN_ID={run_id}\0").encode()
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
@@ -209,15 +213,15 @@ def members(run_id: str) -> List[int]:
     return found
 
 
-def sweep(run_dir: str, number: int) -> str:
-    pids = members(os.path.basename(run_dir.rstrip("/")))
+def sweep(run_dir, number):
+    pids = members(os.path.basename(run_dir.rstrip("/")), run_dir)
     for pid in pids if number else []:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
     return json.dumps(pids)
 
 
-def main() -> None:
+def main():
     verb, run_dir = sys.argv[1], sys.argv[2]
     if verb == "run":
         sys.exit(run(run_dir))

@@ -19,7 +19,6 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, List, Optional, Sequence
 
 # Launchers name the same things differently; the first that is set counts.
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
@@ -34,7 +33,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")
 
 
-def number(names: Sequence[str]) -> Optional[int]:
+def number(names):
     for name in names:
         value = os.environ.get(name, "")
         if value.lstrip("-").isdigit():
@@ -42,7 +41,7 @@ def number(names: Sequence[str]) -> Optional[int]:
     return None
 
 
-def write_json(path: str, data: Any) -> None:
+def write_json(path, data):
     temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as stream:
         json.dump(data, stream)
@@ -52,15 +51,15 @@ def write_json(path: str, data: Any) -> None:
 class Thinner:
     """Lines as they are; of a progress bar's states (text ended by a carriage return) one a second and the last."""
 
-    def __init__(self, write: Callable[[bytes], object], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, write, clock=time.monotonic):
         self.write = write
         self.clock = clock
         self.rest = b""
-        self.pending: Optional[bytes] = None
+        self.pending = None
         self.last_redraw = float("-inf")
         self.ended = True  # what was written last ends a line
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data):
         self.rest += data
         out = []
         start = 0
@@ -102,7 +101,7 @@ def keep(log, data):
         pass
 
 
-def pump(source: int, thinner: Thinner) -> None:
+def pump(source, thinner):
     while True:
         data = os.read(source, 65536)
         if not data:
@@ -110,12 +109,12 @@ def pump(source: int, thinner: Thinner) -> None:
         thinner.feed(data)
 
 
-def die_with_parent() -> None:
+def die_with_parent():
     # Without it a killed shim would leave its rank training on.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def main() -> None:
+def main():
     run_dir, command = sys.argv[1], sys.argv[2:]
     rank = number(RANK_VARIABLES)
     label = f"rank-{rank}" if rank is not None else f"rank-unknown-{os.getpid()}"
@@ -139,11 +138,11 @@ def main() -> None:
         signal.signal(getattr(signal, name), pass_on)
     started = time.time()
     try:
-    child = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=writer, stderr=writer, preexec_fn=die_with_parent
-    )
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=writer, stderr=writer, preexec_fn=die_with_parent
+        )
     except OSError as error:
-        keep(log, ("cannot start: %s: %s\n" % (error.filename or command[0], error.strerror)).encode())
+        keep(log, (f"cannot start: {error.filename or command[0]}: {error.strerror}\n").encode())
     os.close(writer)
     for early_number in early if child else []:
         child.send_signal(early_number)

@@ -23,19 +23,20 @@ import subprocess
 import sys
 import time
 import zlib
+from typing import Any, Dict, List, Optional, Tuple
 
 CHUNK = 1 << 20  # bytes of log in one answer
 START_SECONDS = 30  # from the plan's arrival to the agent's first word
 
 
-def write_json(path, data):
+def write_json(path: str, data: Any) -> None:
     temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as stream:
         json.dump(data, stream)
     os.rename(temporary, path)
 
 
-def read_json(path):
+def read_json(path: str) -> Any:
     try:
         with open(path, encoding="utf-8") as stream:
             return json.load(stream)
@@ -43,7 +44,7 @@ def read_json(path):
         return None
 
 
-def start_time(pid):
+def start_time(pid: int) -> Optional[int]:
     """Clock ticks after boot at which the process began: with its pid, that names it for good. None: there is none."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
@@ -53,7 +54,7 @@ def start_time(pid):
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def raise_limits():
+def raise_limits() -> None:
     """Soft limits up to the hard ones: RDMA registers memory, and every connection is a file."""
     for name in (resource.RLIMIT_MEMLOCK, resource.RLIMIT_NOFILE):
         _soft, hard = resource.getrlimit(name)
@@ -61,7 +62,7 @@ def raise_limits():
             resource.setrlimit(name, (hard, hard))
 
 
-def run(run_dir):
+def run(run_dir: str) -> int:
     plan = read_json(os.path.join(run_dir, "plan.json"))
     started = time.time()
     write_json(
@@ -71,9 +72,9 @@ def run(run_dir):
     ending = {"stopped": False, "timed_out": False}
     raise_limits()
     log = open(os.path.join(run_dir, "logs", "launcher.log"), "ab", buffering=0)  # noqa: SIM115 (to the very end)
-    launcher = None
+    launcher: Optional[subprocess.Popen[bytes]] = None
 
-    def end(_number, _frame):
+    def end(_number: int, _frame: Any) -> None:
         ending["stopped"] = True
         try:
             if launcher is not None:
@@ -127,7 +128,7 @@ def run(run_dir):
     return status if status >= 0 else 128 - status
 
 
-def node_state(run_dir):
+def node_state(run_dir: str) -> Tuple[str, Any]:
     """running, exited (there is an exit record), lost (the agent is gone without one, or never came) or starting."""
     record = read_json(os.path.join(run_dir, "exit.json"))
     if record is not None:
@@ -148,7 +149,7 @@ def node_state(run_dir):
     return ("exited", record) if record is not None else ("lost", None)
 
 
-def rank_records(run_dir):
+def rank_records(run_dir: str) -> Dict[str, Any]:
     folder = os.path.join(run_dir, "ranks")
     records = {}
     for name in sorted(os.listdir(folder) if os.path.isdir(folder) else []):
@@ -161,7 +162,7 @@ def rank_records(run_dir):
     return records
 
 
-def new_text(run_dir, offsets):
+def new_text(run_dir: str, offsets: Dict[str, int]) -> Tuple[Dict[str, str], Dict[str, int], bool]:
     """What each log holds beyond its offset, and the new offsets."""
     chunks = {}
     folder = os.path.join(run_dir, "logs")
@@ -180,7 +181,7 @@ def new_text(run_dir, offsets):
     return chunks, offsets, room <= 0
 
 
-def follow(run_dir, state, wait):
+def follow(run_dir: str, state: Dict[str, Any], wait: float) -> str:
     deadline = time.monotonic() + wait
     offsets, seen = state.get("offsets", {}), state.get("seen")
     while True:
@@ -197,7 +198,7 @@ def follow(run_dir, state, wait):
         time.sleep(0.05)
 
 
-def members(run_id, run_dir):
+def members(run_id: str) -> List[int]:
     """Processes of the run: those whose environment names it, this one and its parents apart."""
     needle = (f"\0TORCHFLEET_RUN_ID={run_id}\0").encode()
     found = []
@@ -213,15 +214,15 @@ def members(run_id, run_dir):
     return found
 
 
-def sweep(run_dir, number):
-    pids = members(os.path.basename(run_dir.rstrip("/")), run_dir)
+def sweep(run_dir: str, number: int) -> str:
+    pids = members(os.path.basename(run_dir.rstrip("/")))
     for pid in pids if number else []:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
     return json.dumps(pids)
 
 
-def main():
+def main() -> None:
     verb, run_dir = sys.argv[1], sys.argv[2]
     if verb == "run":
         sys.exit(run(run_dir))

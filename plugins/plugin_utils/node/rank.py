@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any, Callable, List, Optional, Sequence
 
 # Launchers name the same things differently; the first that is set counts.
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
@@ -33,7 +34,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")
 
 
-def number(names):
+def number(names: Sequence[str]) -> Optional[int]:
     for name in names:
         value = os.environ.get(name, "")
         if value.lstrip("-").isdigit():
@@ -41,7 +42,7 @@ def number(names):
     return None
 
 
-def write_json(path, data):
+def write_json(path: str, data: Any) -> None:
     temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as stream:
         json.dump(data, stream)
@@ -51,15 +52,15 @@ def write_json(path, data):
 class Thinner:
     """Lines as they are; of a progress bar's states (text ended by a carriage return) one a second and the last."""
 
-    def __init__(self, write, clock=time.monotonic):
+    def __init__(self, write: Callable[[bytes], Any], clock: Callable[[], float] = time.monotonic) -> None:
         self.write = write
         self.clock = clock
         self.rest = b""
-        self.pending = None
+        self.pending: Optional[bytes] = None
         self.last_redraw = float("-inf")
         self.ended = True  # what was written last ends a line
 
-    def feed(self, data):
+    def feed(self, data: bytes) -> None:
         self.rest += data
         out = []
         start = 0
@@ -86,13 +87,13 @@ class Thinner:
             self.ended = out[-1].endswith(b"\n")
             self.write(b"".join(out))
 
-    def close(self):
+    def close(self) -> None:
         tail = self.rest.rstrip(b"\r") or self.pending or b""
         if tail or not self.ended:
             self.write(tail + b"\n")
 
 
-def keep(log, data):
+def keep(log: int, data: bytes) -> None:
     """Into the log, or nowhere: a full disk must not block the rank or take its end from us."""
     try:
         while data:
@@ -101,7 +102,7 @@ def keep(log, data):
         pass
 
 
-def pump(source, thinner):
+def pump(source: int, thinner: Thinner) -> None:
     while True:
         data = os.read(source, 65536)
         if not data:
@@ -109,12 +110,12 @@ def pump(source, thinner):
         thinner.feed(data)
 
 
-def die_with_parent():
+def die_with_parent() -> None:
     # Without it a killed shim would leave its rank training on.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def main():
+def main() -> None:
     run_dir, command = sys.argv[1], sys.argv[2:]
     rank = number(RANK_VARIABLES)
     label = f"rank-{rank}" if rank is not None else f"rank-unknown-{os.getpid()}"
@@ -125,10 +126,10 @@ def main():
     reader, writer = os.pipe()
     if os.path.exists(record + ".exit.json"):  # of an attempt before this one
         os.unlink(record + ".exit.json")
-    child = None
-    early = []
+    child: Optional[subprocess.Popen[bytes]] = None
+    early: List[int] = []
 
-    def pass_on(number, _frame):
+    def pass_on(number: int, _frame: Any) -> None:
         if child is None:
             early.append(number)
         else:
@@ -142,10 +143,11 @@ def main():
             command, stdin=subprocess.DEVNULL, stdout=writer, stderr=writer, preexec_fn=die_with_parent
         )
     except OSError as error:
-        keep(log, (f"cannot start: {error.filename or command[0]}: {error.strerror}\n").encode())
+        keep(log, f"cannot start: {error.filename or command[0]}: {error.strerror}\n".encode())
     os.close(writer)
-    for early_number in early if child else []:
-        child.send_signal(early_number)
+    if child is not None:
+        for early_number in early:
+            child.send_signal(early_number)
     write_json(
         record + ".json",
         {

@@ -12,8 +12,8 @@ version_added: 0.1.0
 description:
   - Makes a virtual environment at an absolute path and installs packages into it, from an index, a mirror, or a folder
     of wheels without any network.
-  - What is installed already is compared with what is wanted inside the environment itself, so a run that was cut off
-    is completed by the next one, and an environment that is right is not touched.
+  - What is installed already is compared with what is wanted inside the environment itself, so a run that was cut off is
+    completed by the next one, and an environment that is right is not touched.
 options:
   path:
     description: The environment's folder, an absolute path.
@@ -98,10 +98,16 @@ from ansible.module_utils.basic import AnsibleModule
 # Run by the environment's own interpreter: pip's copy of packaging knows PEP 440 and PEP 508.
 STATE = """
 import importlib.metadata, json, sys
-from pip._vendor.packaging.requirements import Requirement
-found, missing = {}, []
+from pip._vendor.packaging.requirements import InvalidRequirement, Requirement
+found, missing, bad = {}, [], []
 for text in json.loads(sys.argv[1]):
-    requirement = Requirement(text)
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        bad.append(text)
+        continue
+    if requirement.marker is not None and not requirement.marker.evaluate():
+        continue
     try:
         version = importlib.metadata.version(requirement.name)
     except importlib.metadata.PackageNotFoundError:
@@ -110,7 +116,7 @@ for text in json.loads(sys.argv[1]):
         found[requirement.name] = version
     if version is None or not requirement.specifier.contains(version, prereleases=True):
         missing.append(text)
-print(json.dumps({"found": found, "missing": missing}))
+print(json.dumps({"found": found, "missing": missing, "bad": bad}))
 """
 
 LAST_WORDS = 6
@@ -120,21 +126,31 @@ def state(module: AnsibleModule, python: str) -> tuple[dict[str, str], list[str]
     """Versions found and requirements not met; None where the environment is not usable."""
     if not os.path.exists(python):
         return None
-    code, out, err = module.run_command([python, "-I", "-c", STATE, json.dumps(module.params["packages"])])
-    if code and "InvalidRequirement" in err:
-        module.fail_json(msg=f"packages: {err.strip().splitlines()[-1]}")
+    command = [python, "-I", "-c", STATE, json.dumps(module.params["packages"])]
+    try:
+        code, out, err = module.run_command(command, handle_exceptions=False)
+    except OSError:
+        return None
     if code:
         return None
     answer = json.loads(out)
+    if answer["bad"]:
+        module.fail_json(msg=f"packages: {answer['bad'][0]!r} is not a requirement, wanted for example 'torch==2.13.0'")
     return answer["found"], answer["missing"]
 
 
+def runs(module: AnsibleModule, python: str) -> bool:
+    try:
+        return bool(module.run_command([python, "-I", "-c", "pass"], handle_exceptions=False)[0] == 0)
+    except OSError:
+        return False
+
+
 def make(module: AnsibleModule, path: str) -> None:
-    if os.path.isdir(path) and os.listdir(path) and not os.path.exists(os.path.join(path, "pyvenv.cfg")):
-        module.fail_json(
-            msg=f"{socket.gethostname()}: {path} exists and is no virtual environment: choose another torchfleet_venv"
-        )
-    code, out, err = module.run_command([module.params["python"], "-m", "venv", path])
+    python = os.path.join(path, "bin", "python")
+    # venv keeps an interpreter that it finds, also one whose base was removed.
+    clear = ["--clear"] if os.path.lexists(python) and not runs(module, python) else []
+    code, out, err = module.run_command([module.params["python"], "-m", "venv", *clear, path])
     if code:
         words = (err + out).strip().splitlines()
         module.fail_json(
@@ -186,6 +202,11 @@ def main() -> None:
         module.fail_json(msg=f"path is {path!r}, wanted an absolute path")
     if module.params["no_index"] and not module.params["find_links"]:
         module.fail_json(msg="no_index needs find_links: there is nowhere to take packages from")
+    foreign = os.path.lexists(path) and not os.path.exists(os.path.join(path, "pyvenv.cfg"))
+    if foreign and (not os.path.isdir(path) or os.listdir(path)):
+        module.fail_json(
+            msg=f"{socket.gethostname()}: {path} exists and is no virtual environment: choose another torchfleet_venv"
+        )
     python = os.path.join(path, "bin", "python")
     now = state(module, python)
     before, missing = now or ({}, list(module.params["packages"]))
@@ -194,12 +215,12 @@ def main() -> None:
     if changed and not module.check_mode:
         if now is None:
             make(module, path)
-        install(module, python)
+        if missing:
+            install(module, python)
         then = state(module, python)
         if then is None or then[1]:
             module.fail_json(
-                msg=f"{socket.gethostname()}: after the installation {path} still lacks "
-                f"{', '.join(then[1] if then else missing)}"
+                msg=f"{socket.gethostname()}: after the installation {path} still lacks {', '.join(then[1] if then else missing)}"
             )
         after = then[0]
     lines = [f"{name} {version}\n" for name, version in sorted(before.items())]

@@ -12,8 +12,8 @@ version_added: 0.1.0
 description:
   - Makes a virtual environment at an absolute path and installs packages into it, from an index, a mirror, or a folder
     of wheels without any network.
-  - What is installed already is compared with what is wanted inside the environment itself, so a run that was cut off is
-    completed by the next one, and an environment that is right is not touched.
+  - What is installed already is compared with what is wanted inside the environment itself, so a run that was cut off
+    is completed by the next one, and an environment that is right is not touched.
 options:
   path:
     description: The environment's folder, an absolute path.
@@ -128,7 +128,7 @@ def state(module: AnsibleModule, python: str) -> tuple[dict[str, str], list[str]
         return None
     command = [python, "-I", "-c", STATE, json.dumps(module.params["packages"])]
     try:
-        code, out, err = module.run_command(command, handle_exceptions=False)
+        code, out, _err = module.run_command(command, handle_exceptions=False)
     except OSError:
         return None
     if code:
@@ -220,7 +220,8 @@ def main() -> None:
         then = state(module, python)
         if then is None or then[1]:
             module.fail_json(
-                msg=f"{socket.gethostname()}: after the installation {path} still lacks {', '.join(then[1] if then else missing)}"
+                msg=f"{socket.gethostname()}: after the installation {path} still lacks "
+                + ", ".join(then[1] if then else missing)
             )
         after = then[0]
     lines = [f"{name} {version}\n" for name, version in sorted(before.items())]

@@ -95,7 +95,7 @@ class Run:
 def run(tmp_path: Path) -> Any:
     made = Run(tmp_path)
     yield made
-    for pid in agent.members(made.run_id)):
+    for pid in agent.members(made.run_id):
         os.kill(pid, signal.SIGKILL)
     for started in made.started:
         started.kill()

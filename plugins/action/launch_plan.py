@@ -15,7 +15,6 @@ from typing import Any, Dict, List, Mapping, Optional
 from ansible import context
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import (
     Cluster,
     ClusterError,
@@ -42,8 +41,7 @@ def with_interfaces(cluster: Cluster, reports: Mapping[str, Mapping[str, Any]]) 
 def as_text(plan: LaunchPlan, secret: tuple[str, ...]) -> str:
     """The plan for people: per node the directory, the environment and the command, fit to be pasted into a shell."""
     lines = [
-        f"run {plan.run_id}: {plan.launcher}, world size {plan.world_size}, "
-        f"master {plan.master_address}:{plan.master_port}"
+        f"run {plan.run_id}: {plan.launcher}, world size {plan.world_size}, master {plan.master_address}:{plan.master_port}"
     ]
     for node in plan.nodes:
         lines += [f"{node.node} (node rank {node.node_rank})", f"  cd {shlex.quote(node.cwd)}"]
@@ -55,7 +53,7 @@ def as_text(plan: LaunchPlan, secret: tuple[str, ...]) -> str:
 
 def script_in(workdir: Path, script: str) -> str:
     """The script's path below the working directory. Raises ClusterError where it is not there."""
-    path = Path(script)
+    path = Path(script).expanduser()
     full = path if path.is_absolute() else workdir / path
     if not full.is_file():
         here = Path.cwd() / path
@@ -63,11 +61,35 @@ def script_in(workdir: Path, script: str) -> str:
     if not full.is_file():
         raise ClusterError([f"launch_script is {script!r}: there is no file {full} on this controller"])
     try:
-        return str(full.resolve().relative_to(workdir.resolve()))
+        found = str(full.resolve().relative_to(workdir.resolve()))
+        return f"./{found}" if found.startswith("-") else found  # python would take it for an option
     except ValueError:
         raise ClusterError(
-            [f"launch_script {full} lies outside launch_workdir {workdir}: set launch_workdir to a folder above it"]
+            [
+                f"launch_script {full} lies outside launch_workdir {workdir}: set launch_workdir to a folder that holds it"
+            ]
         ) from None
+
+
+def default_run_id(name: str) -> str:
+    """A run id from the name of a script or module, and the time."""
+    plain = "".join(char if char.isascii() and char.isalnum() else "-" for char in name).strip("-")[:40]
+    return f"{plain or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def words(value: Any) -> tuple[str, ...]:
+    """A list of arguments; a text, as `-e launch_args='--epochs 3'` gives it, is split as a shell splits it."""
+    try:
+        return tuple(shlex.split(value)) if isinstance(value, str) else tuple(str(word) for word in value or ())
+    except ValueError as error:
+        raise ClusterError([f"launch_args is {value!r}, which has no end ({error}): give it as a list"]) from None
+
+
+def seconds(variable: str, value: Any) -> float:
+    try:
+        return float(value or 0)
+    except (TypeError, ValueError):
+        raise ClusterError([f"{variable} is {value!r}, wanted seconds, 0 or more"]) from None
 
 
 class ActionModule(ActionBase):
@@ -96,8 +118,9 @@ class ActionModule(ActionBase):
             plan = None
         if plan is not None and self._task.diff:
             self._display.display(as_text(plan, job.secret_env))
-        if problems or plan is None:
+        if problems:
             raise AnsibleActionFail("Nothing was started. " + "; ".join(problems))
+        assert plan is not None
 
         folder = Path(str(args["runs_dir"])).expanduser() / job.run_id
         result: Dict[str, Any] = {
@@ -188,9 +211,7 @@ class ActionModule(ActionBase):
                 [f"launch_workdir is {str(workdir or script)!r}: there is no folder {local_workdir} on this controller"]
             )
         name = Path(str(script)).stem if script else str(module or "run").rpartition(".")[2]
-        run_id = str(
-            args.get("run_id") or f"{''.join(c if c.isalnum() else '-' for c in name)}-{time.strftime('%Y%m%d-%H%M%S')}"
-        )
+        run_id = str(args.get("run_id") or default_run_id(name))
         env = {str(key): str(value) for key, value in (args.get("env") or {}).items()}
         job = Job(
             run_id=run_id,
@@ -198,12 +219,12 @@ class ActionModule(ActionBase):
             workdir=f"{args['remote_root']}/work/{local_workdir.name}",
             script=script_in(local_workdir, str(script)) if script else None,
             module=str(module) if module else None,
-            args=tuple(str(arg) for arg in args.get("args") or ()),
+            args=words(args.get("args")),
             env=env,
             secret_env=tuple(str(name) for name in args.get("secret_env") or ()),
             launcher=str(args.get("launcher") or "torchrun"),
-            time_limit=float(args.get("time_limit") or 0),
-            stop_grace=float(args.get("stop_grace") or 0),
+            time_limit=seconds("launch_time_limit", args.get("time_limit")),
+            stop_grace=seconds("launch_stop_grace", args.get("stop_grace")),
         )
         return job, local_workdir
 

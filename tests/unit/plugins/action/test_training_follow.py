@@ -1,0 +1,62 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ansible", reason="action plugins raise ansible-core's errors")
+
+from ansible_collections.torchfleet.cluster.plugins.action.training_follow import LineSink, NodeLost, within
+
+
+def shown(tmp_path: Path, *chunks: bytes) -> list[str]:
+    lines: list[str] = []
+    sink = LineSink(tmp_path / "log", "n1:0", lines.append)
+    for chunk in chunks:
+        sink.feed(chunk)
+    sink.close()
+    assert (tmp_path / "log").read_bytes().rstrip(b"\n") == b"".join(chunks).rstrip(b"\n")
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"one\ntwo\n", ["one", "two"]),
+        (b"\n\n  \none\n", ["one"]),
+        (b"no end", ["no end"]),
+        (b"crlf\r\nnext\r\n", ["crlf", "next"]),
+        (b"10%\r20%\r100%\n", ["100%"]),
+        (b"10%\r20%\rerror: x\n", ["error: x"]),
+        (b"10%\r100%\r\n", ["100%"]),
+        ("loss \u20ac\n".encode(), ["loss \u20ac"]),
+        (b"\xff\n", ["\ufffd"]),
+    ],
+)
+def test_lines_are_shown_with_their_label_however_the_text_is_cut(
+    tmp_path: Path, data: bytes, lines: list[str]
+) -> None:
+    wanted = [f"n1:0 | {line}" for line in lines]
+    assert shown(tmp_path, data) == wanted
+    (tmp_path / "log").unlink()
+    assert shown(tmp_path, *(data[at : at + 1] for at in range(len(data)))) == wanted
+
+
+def test_a_call_that_answers() -> None:
+    assert within(10, lambda: "answer") == "answer"
+
+
+def test_a_call_that_hangs_or_fails_means_the_node_is_lost() -> None:
+    with pytest.raises(NodeLost, match="no answer in 0 s"):
+        within(0.01, lambda: time.sleep(1))
+
+    def fails() -> None:
+        raise OSError("link cut")
+
+    with pytest.raises(NodeLost, match="link cut"):
+        within(10, fails)

@@ -99,7 +99,7 @@ def _member(host: str, hostvars: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "host": host,
         "name": get("hosts_hostname") or host,
-        "aliases": [str(alias) for alias in get("hosts_aliases") or ()],
+        "aliases": _words(get("hosts_aliases")),
         "address": address or choice.get("address") or normalise_address(ansible_host or host),
         "interface": get("torchfleet_interface") or chosen.get("interface"),
         "hcas": chosen.get("hcas") or (),
@@ -116,6 +116,11 @@ def _member(host: str, hostvars: Mapping[str, Any]) -> dict[str, Any]:
         "by_choice": bool(choice),
         "by_hand": address is not None,
     }
+
+
+def _words(value: Any) -> list[str]:
+    """A list of names; a text is one of several, divided by blanks."""
+    return value.split() if isinstance(value, str) else [str(word) for word in value or ()]
 
 
 def _gaps(hosts: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -44,6 +44,10 @@ def test_each_member_has_an_entry() -> None:
     ]
 
 
+def test_a_member_is_reached_by_each_of_its_names_once() -> None:
+    assert "\nHost n2 left gpu-2 fd00::2\n" in _ssh_config.render(cluster(aliases=["left", "gpu-2", "n2"]))
+
+
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="there is no ssh client")
 @pytest.mark.parametrize("alias", ["n2", "fd00::2"])
 @pytest.mark.parametrize("key", ["/keys/plain", "/keys/a b/100%h", "/keys/it's"])

@@ -98,6 +98,12 @@ def test_the_head_may_be_given_by_either_of_its_names(head: str) -> None:
     assert cluster.master_address == "10.0.0.2"
 
 
+@pytest.mark.parametrize("aliases", [["left", "gpu-1"], "left gpu-1"])
+def test_aliases_are_a_list_or_a_text(aliases: Any) -> None:
+    hosts = {"n1": {"torchfleet_address": "10.0.0.1", "hosts_aliases": aliases}}
+    assert cluster_from_task_vars(task_vars(hosts)).head.aliases == ("left", "gpu-1")
+
+
 def test_another_group_and_overrides() -> None:
     variables = task_vars({"n1": {"torchfleet_address": "10.0.0.1"}}, group="lab", torchfleet_group="lab")
     assert cluster_from_task_vars(variables, master_port=30000).master_port == 30000

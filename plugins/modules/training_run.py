@@ -134,7 +134,8 @@ def write_owned(path: str, text: str, account: pwd.struct_passwd, mode: int) -> 
 def prepare(module: AnsibleModule, account: pwd.struct_passwd) -> None:
     """The run's folder: private, because environments hold secrets and logs may."""
     run_dir = module.params["run_dir"]
-    os.makedirs(os.path.dirname(run_dir), mode=0o755, exist_ok=True)
+    os.umask(0o022)  # the training user has to get through the folders above
+    os.makedirs(os.path.dirname(run_dir), exist_ok=True)
     for folder in ("", "logs", "ranks", "output"):
         path = os.path.join(run_dir, folder)
         os.makedirs(path, exist_ok=True)
@@ -185,7 +186,7 @@ def start(module: AnsibleModule) -> None:
             f"User={account.pw_name}",
             "WorkingDirectory=/",
             "KillMode=mixed",  # the agent passes the polite signal on; what then remains is killed
-            f"TimeoutStopSec={params['stop_grace']}",
+            f"TimeoutStopSec={max(params['stop_grace'], 0.001)}",  # 0 would be without end
             "OOMPolicy=continue",  # the rank that was killed is to be named, not the unit
             "TasksMax=infinity",
         ]

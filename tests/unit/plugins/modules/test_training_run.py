@@ -1,0 +1,118 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module with real processes, on a node without systemd."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+
+from ansible_collections.torchfleet.cluster.plugins.action.training_run import SCRIPTS
+from ansible_collections.torchfleet.cluster.plugins.modules import training_run
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils.node import agent
+
+PATIENCE = 20  # seconds, for what takes milliseconds on an idle machine
+
+
+@pytest.fixture
+def call(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module for a run of a unique name, all of whose processes are ended with the test."""
+    monkeypatch.setattr(training_run, "has_systemd", lambda: False)
+    run_id = f"unit-{uuid.uuid4().hex[:12]}"
+    run_dir = tmp_path / "root" / "runs" / run_id
+
+    def run(state: str, *argv: str, check: bool = False, **more: Any) -> Any:
+        plan = {"argv": argv, "env": {"TORCHFLEET_RUN_ID": run_id}, "cwd": "/", "files": more.pop("files", {})}
+        params = {
+            "state": state,
+            "run_id": run_id,
+            "run_dir": str(run_dir),
+            "user": getpass.getuser(),
+            "python": sys.executable,
+            "plan": plan if state == "started" else {},
+            "scripts": {path.name: path.read_text() for path in SCRIPTS.glob("*.py")},
+            **more,
+        }
+        with patch_module_args({**params, "_ansible_check_mode": check}), pytest.raises(SystemExit):
+            training_run.main()
+        return json.loads(capsys.readouterr().out)
+
+    run.run_dir = run_dir  # type: ignore[attr-defined]
+    run.pids = lambda: agent.members(run_id, str(run_dir))  # type: ignore[attr-defined]
+    umask = os.umask(0o022)
+    yield run
+    os.umask(umask)
+    for pid in agent.members(run_id, str(run_dir)):
+        os.kill(pid, 9)
+
+
+def until(true: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + PATIENCE
+    while not (value := true()):
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.01)
+    return value
+
+
+def test_a_run_starts_ends_and_leaves_its_record(call: Any) -> None:
+    assert call("started", "/bin/sh", "-c", "echo $TOKEN; exit 3", secret_env={"TOKEN": "hunter2"})["changed"]
+    end = until(lambda: agent.read_json(str(call.run_dir / "exit.json")))
+    assert end["code"] == 3
+    assert (call.run_dir / "logs" / "launcher.log").read_text() == "hunter2\n"
+
+
+def test_what_holds_secrets_is_for_the_user_alone_but_the_way_there_is_open(call: Any) -> None:
+    os.umask(0o077)
+    call("started", "/bin/true", files={str(call.run_dir / "hostfile"): "n1\n"})
+    assert call.run_dir.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o077 for path in call.run_dir.glob("*.json")} == {0}
+    assert (call.run_dir / "hostfile").read_text() == "n1\n"
+    assert [parent.stat().st_mode & 0o777 for parent in list(call.run_dir.parents)[:2]] == [0o755, 0o755]
+    until(lambda: not call.pids())
+
+
+def test_a_run_of_the_same_name_is_not_overwritten(call: Any) -> None:
+    call("started", "/bin/true")
+    again = call("started", "/bin/false")
+    assert again["failed"] and "choose another launch_run_id" in again["msg"]
+    until(lambda: not call.pids())
+
+
+def test_check_mode_starts_and_ends_nothing(call: Any) -> None:
+    assert call("started", "/bin/true", check=True)["changed"]
+    assert not call.run_dir.exists()
+    call("started", "/bin/sleep", "1000")
+    until(lambda: len(call.pids()) == 2)
+    assert call("stopped", check=True)["changed"]
+    assert len(call.pids()) == 2
+
+
+def test_a_run_is_ended_politely_once(call: Any) -> None:
+    call("started", "/bin/sleep", "1000")
+    until(lambda: (call.run_dir / "agent.json").exists() and len(call.pids()) == 2)
+    done = call("stopped")
+    assert (done["changed"], done["left"], call.pids()) == (True, [], [])
+    assert not call("stopped")["changed"]
+
+
+def test_what_does_not_end_politely_is_killed_after_the_grace(call: Any) -> None:
+    call("started", "/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done")
+    until(lambda: [path for path in call.run_dir.glob("logs/launcher.log") if "ready" in path.read_text()])
+    assert call("stopped", stop_grace=0.2)["left"] == []
+    until(lambda: not call.pids())
+
+
+def test_a_run_that_was_never_here_is_stopped_already(call: Any) -> None:
+    assert not call("stopped")["changed"]

@@ -192,7 +192,7 @@ def setup_script(node: LabNode, public_key: str, pip_conf: str) -> str:
         ]
     lines += [
         f"install -d -m 0700 -o {quote(node.user)} -g {quote(node.user)} {home}/.ssh",
-        f"echo {quote(public_key)} > {home}/.ssh/authorized_keys2",
+        f"printf '%s\\n' {quote(public_key)} > {home}/.ssh/authorized_keys2",
         f"chown {node.user}: {home}/.ssh/authorized_keys2; chmod 0600 {home}/.ssh/authorized_keys2",
     ]
     if node.ssh_port != 22:

@@ -144,6 +144,12 @@ def main() -> None:
     except ValueError as error:
         module.fail_json(msg=f"{host}: {error}")
 
+    # Written as root: a link of the user's must not lead to a file of somebody else.
+    for path in (folder, *(os.path.join(folder, name) for name in blocks)):
+        if os.path.islink(path) and not (os.path.exists(path) and os.stat(path).st_uid == account.pw_uid):
+            module.fail_json(
+                msg=f"{host}: {path} is a link to {os.path.realpath(path)}, not {account.pw_name}'s own: remove the link"
+            )
     changes = []
     for name, (body, first, mode) in blocks.items():
         path = os.path.join(folder, name)

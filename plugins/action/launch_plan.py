@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional
 from ansible import context
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import (
     Cluster,
     ClusterError,
@@ -41,7 +42,8 @@ def with_interfaces(cluster: Cluster, reports: Mapping[str, Mapping[str, Any]]) 
 def as_text(plan: LaunchPlan, secret: tuple[str, ...]) -> str:
     """The plan for people: per node the directory, the environment and the command, fit to be pasted into a shell."""
     lines = [
-        f"run {plan.run_id}: {plan.launcher}, world size {plan.world_size}, master {plan.master_address}:{plan.master_port}"
+        f"run {plan.run_id}: {plan.launcher}, world size {plan.world_size}, "
+        f"master {plan.master_address}:{plan.master_port}"
     ]
     for node in plan.nodes:
         lines += [f"{node.node} (node rank {node.node_rank})", f"  cd {shlex.quote(node.cwd)}"]
@@ -66,7 +68,8 @@ def script_in(workdir: Path, script: str) -> str:
     except ValueError:
         raise ClusterError(
             [
-                f"launch_script {full} lies outside launch_workdir {workdir}: set launch_workdir to a folder that holds it"
+                f"launch_script {full} lies outside launch_workdir {workdir}: "
+                "set launch_workdir to a folder that holds it"
             ]
         ) from None
 

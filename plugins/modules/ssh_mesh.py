@@ -148,7 +148,8 @@ def main() -> None:
     for path in (folder, *(os.path.join(folder, name) for name in blocks)):
         if os.path.islink(path) and not (os.path.exists(path) and os.stat(path).st_uid == account.pw_uid):
             module.fail_json(
-                msg=f"{host}: {path} is a link to {os.path.realpath(path)}, not {account.pw_name}'s own: remove the link"
+                msg=f"{host}: {path} is a link to {os.path.realpath(path)}, "
+                f"not {account.pw_name}'s own: remove the link"
             )
     changes = []
     for name, (body, first, mode) in blocks.items():

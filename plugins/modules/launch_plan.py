@@ -38,9 +38,12 @@ options:
     type: dict
     default: {}
   secret_env:
-    description: The same, for values that are never shown, neither in the plan that is printed nor in the manifest.
-    type: dict
-    default: {}
+    description:
+      - Names of further variables, whose values are in no plan. M(torchfleet.cluster.training_run) brings them to the
+        node.
+    type: list
+    elements: str
+    default: []
   workdir:
     description: Folder on the controller in which the script runs. Without it, the script's own folder.
     type: path
@@ -133,8 +136,8 @@ stop_grace:
 nodes:
   description:
     - What each node executes, by the host's name in the inventory, in launch order. C(node) is the node's name; C(argv)
-      is empty where the launcher reaches the node from the head; C(env) is the launcher's whole added environment, its
-      secrets in clear; C(files) maps paths to contents that must be there before the start.
+      is empty where the launcher reaches the node from the head; C(env) is the launcher's whole added environment but
+      for secrets; C(files) maps paths to contents that must be there before the start.
   returned: success
   type: dict
   sample:

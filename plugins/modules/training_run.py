@@ -211,7 +211,7 @@ def start(module: AnsibleModule) -> None:
         os.setuid(account.pw_uid)
 
     # Not run_command, which waits: the run outlives this module.
-    Popen(
+    Popen(  # pylint: disable=ansible-bad-function
         command,
         stdin=DEVNULL,
         stdout=DEVNULL,

@@ -50,11 +50,11 @@ def call(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
         return json.loads(capsys.readouterr().out)
 
     run.run_dir = run_dir  # type: ignore[attr-defined]
-    run.pids = lambda: agent.members(run_id, str(run_dir))  # type: ignore[attr-defined]
+    run.pids = lambda: agent.members(run_id)  # type: ignore[attr-defined]
     umask = os.umask(0o022)
     yield run
     os.umask(umask)
-    for pid in agent.members(run_id, str(run_dir)):
+    for pid in agent.members(run_id):
         os.kill(pid, 9)
 
 

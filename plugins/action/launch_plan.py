@@ -121,9 +121,8 @@ class ActionModule(ActionBase):
             plan = None
         if plan is not None and self._task.diff:
             self._display.display(as_text(plan, job.secret_env))
-        if problems:
+        if problems or plan is None:
             raise AnsibleActionFail("Nothing was started. " + "; ".join(problems))
-        assert plan is not None
 
         folder = Path(str(args["runs_dir"])).expanduser() / job.run_id
         result: Dict[str, Any] = {

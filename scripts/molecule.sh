@@ -4,7 +4,7 @@ set -eu
 cd "$(dirname "$0")/.."
 TORCH_INDEX=${TORCH_INDEX-$(python scripts/torch_index.py)}
 export TORCH_INDEX
-[ $# -gt 0 ] || set -- default releases
+[ $# -gt 0 ] || set -- default releases network
 for scenario in "$@"; do
     began=$(date +%s)
     TORCHFLEET_LAB_PREFIX=tfm-$scenario

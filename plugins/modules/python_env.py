@@ -81,6 +81,11 @@ can_make:
   returned: success
   type: bool
   sample: true
+base_version:
+  description: The version of O(python); empty where it does not run.
+  returned: success
+  type: str
+  sample: 3.11.2
 missing:
   description: Requirements that were not met before this call.
   returned: success
@@ -184,6 +189,11 @@ def install(module: AnsibleModule, python: str) -> None:
         )
 
 
+def base_version(module: AnsibleModule) -> str:
+    command = [module.params["python"], "-I", "-c", "import platform; print(platform.python_version())"]
+    return module.run_command(command)[1].strip()
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -231,6 +241,7 @@ def main() -> None:
         python=python,
         versions=after,
         can_make=module.run_command([module.params["python"], "-I", "-c", "import ensurepip, venv"])[0] == 0,
+        base_version=base_version(module),
         missing=missing,
         diff={
             "before_header": path,

@@ -45,7 +45,7 @@ def test_own_lines_survive_and_a_loopback_trap_goes(lab, hosts):
 @pytest.mark.parametrize(
     ("limit", "variables", "words"),
     [
-        ("node2", {"torchfleet_address": "10.250.250.250"}, "which this node does not own"),
+        ("node2", {"torchfleet_address": "10.250.250.250"}, "node2 is 10.250.250.250, which the node does not have"),
         ("node2", {"hosts_hostname": "node1"}, "used by more than one host"),
         ("node2", {"hosts_hostname": "no_underscores"}, "is not a valid host name"),
     ],

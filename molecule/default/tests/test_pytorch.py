@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 PYTHON = "/opt/torchfleet/venv/bin/python"
 
 
@@ -49,6 +51,21 @@ def test_an_empty_wheelhouse_is_refused(lab, tmp_path):
     done = lab.playbook("provision", "-t", "pytorch", pytorch_wheelhouse=str(tmp_path))
     assert done.code != 0
     assert "which holds no wheels on this controller" in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("stack", "words"),
+    [
+        ({"torch": "9.9.9"}, "torch 9.9.9 is not a release known here"),
+        ({"torch": "2.4.1", "torchvision": "0.15.2"}, "torchvision"),
+        ({"torch": "1.13.1", "python": "3.12"}, "torch 1.13.1 has no wheel for Python 3.12"),
+    ],
+)
+def test_an_impossible_stack_fails_before_anything_is_installed(lab, stack, words):
+    done = lab.playbook("provision", "-t", "pytorch", torchfleet_stack=stack)
+    assert done.code != 0
+    assert words in " ".join(done.output.split())
+    assert set(done.changed().values()) == {0}
 
 
 def test_the_proof_runs_an_all_reduce(lab, hosts):

@@ -6,7 +6,7 @@ export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/playbooks/collections:$(HOME)/.ansible/collections
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help venv demo test test-full lint unit molecule bench clean distclean
+.PHONY: help venv demo test test-full lint unit molecule clients bench clean distclean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,7 +19,7 @@ demo: venv ## Three container nodes, provisioned, and one model trained over all
 
 test: lint unit molecule ## Lint, unit tests, and the molecule scenarios on real labs
 
-test-full: test ## The same, and the long suites for faults and scale
+test-full: test clients ## The same, and the long suites: real clients, faults, scale
 
 lint: venv ## All gates: a minute
 	@scripts/lint.sh
@@ -29,6 +29,9 @@ unit: venv ## Unit tests
 
 molecule: venv ## The molecule scenarios on real three-node labs
 	@scripts/molecule.sh
+
+clients: venv ## What is rendered, read by the real accelerate, DeepSpeed, NCCL and Open MPI
+	@scripts/clients.sh
 
 bench: venv ## Measure, and write docs/benchmarks.md
 	@TORCH_INDEX="$${TORCH_INDEX-$$(python scripts/torch_index.py)}" python tests/bench/run.py $(SECTION)

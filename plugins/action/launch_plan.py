@@ -24,7 +24,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import
     to_dict,
 )
 from ansible_collections.torchfleet.cluster.plugins.module_utils._launchers import plan as make_plan
-from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _runs
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _node_scripts, _runs
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import cluster_from_task_vars, members
 
 PREFLIGHT = "__launch_preflight"
@@ -225,6 +225,7 @@ class ActionModule(ActionBase):
             env=env,
             secret_env=tuple(str(name) for name in args.get("secret_env") or ()),
             launcher=str(args.get("launcher") or "torchrun"),
+            lib=_node_scripts.folder(_node_scripts.read()),
             time_limit=seconds("launch_time_limit", args.get("time_limit")),
             stop_grace=seconds("launch_stop_grace", args.get("stop_grace")),
         )

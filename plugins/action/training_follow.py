@@ -38,6 +38,10 @@ class NodeLost(Exception):
     """The node no longer answers."""
 
 
+class Unreadable(AnsibleError):
+    """The node answers, but not about the run."""
+
+
 def within(seconds: float, call: Callable[[], T]) -> T:
     """The call's result, or NodeLost: a connection whose link is cut would block for minutes."""
     box: Dict[str, Any] = {}
@@ -53,7 +57,7 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     thread.join(seconds)
     if "result" in box:
         return box["result"]
-    raise NodeLost(str(box.get("error") or f"no answer in {seconds:.0f} s"))
+    raise NodeLost(str(box.get("error") or f"no answer in {seconds:.0f} s")) from box.get("error")
 
 
 class LineSink:
@@ -90,6 +94,7 @@ class ActionModule(ActionBase):
         launch: Mapping[str, Any] = self._task.args["launch"]
         host = str(self._vars["inventory_hostname"])
         self._launch = launch
+        self._agent: List[str] = []
         self._node = str(launch["nodes"][host]["node"])
         self._folder = Path(str(launch["folder"]))
         self._sinks: Dict[str, LineSink] = {}
@@ -102,6 +107,7 @@ class ActionModule(ActionBase):
             words = str(started.get("msg") or "no answer").strip()
             _runs.order_stop(self._folder, f"{self._node} did not start its part")
             return self._result("not_started", {}, f"{self._node}: its part of the run was not started: {words}")
+        self._agent = [str(word) for word in started["agent"]]
         self._check_peers(host)
         previous = [signal.signal(number, self._interrupted) for number in (signal.SIGINT, signal.SIGTERM)]
         try:
@@ -134,6 +140,8 @@ class ActionModule(ActionBase):
             except (NodeLost, AnsibleConnectionFailure) as error:
                 problem = f"{self._node} no longer answers: {str(error).strip()[:200]}"
                 _runs.order_stop(self._folder, problem)
+                if isinstance(error.__cause__, Unreadable):  # the node itself is there
+                    self._stop()
                 return self._result("unreachable", answer, problem)
             state = answer["state"]
             self._take(answer)
@@ -152,12 +160,11 @@ class ActionModule(ActionBase):
     def _poll(self, state: Mapping[str, Any]) -> Dict[str, Any]:
         packed = base64.b64encode(json.dumps(state).encode()).decode()
         run_dir = str(self._launch["run_dir"])
-        python = str(self._task.args["python"])
-        command = shlex.join([python, "-I", f"{run_dir}/agent.py", "follow", run_dir, packed, str(WAIT)])
+        command = shlex.join([*self._agent, "follow", run_dir, packed, str(WAIT)])
         asked = time.time()
         done = self._low_level_execute_command(command)
         if done["rc"] != 0:
-            raise AnsibleError(f"the run's folder cannot be read: {done['stderr'].strip()[-300:]}")
+            raise Unreadable(f"the run's folder cannot be read: {done['stderr'].strip()[-300:]}")
         answer: Dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(done["stdout"].strip().split()[-1])))
         # Good to half a poll; enough to tell the first failure from its echoes, which take longer.
         self._offset = answer["now"] - min(time.time(), asked + WAIT)
@@ -197,7 +204,7 @@ class ActionModule(ActionBase):
             "state": "stopped",
             "run_id": self._launch["run_id"],
             "run_dir": self._launch["run_dir"],
-            "python": self._task.args["python"],
+            "lib": str(Path(self._agent[-1]).parent),
             "stop_grace": self._launch["stop_grace"],
         }
         try:

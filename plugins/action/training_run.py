@@ -2,16 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Controller side of training_run: adds the node's supervisor, which travels with every run."""
+"""Controller side of training_run: adds the scripts that supervise a run on its node."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Dict, Optional
 
 from ansible.plugins.action import ActionBase
 
-SCRIPTS = Path(__file__).resolve().parents[1] / "plugin_utils" / "node"
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _node_scripts
 
 
 class ActionModule(ActionBase):
@@ -20,10 +19,8 @@ class ActionModule(ActionBase):
     def run(self, tmp: Optional[str] = None, task_vars: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
         super().run(tmp, task_vars)
         args = dict(self._task.args)
-        if args.get("state", "started") == "started":
-            args["scripts"] = {
-                path.name: path.read_text(encoding="utf-8") for path in sorted(SCRIPTS.glob("[a-z]*.py"))
-            }
+        scripts = _node_scripts.read()
+        args.update(scripts=scripts, lib=_node_scripts.folder(scripts))
         return self._execute_module(
             module_name="torchfleet.cluster.training_run", module_args=args, task_vars=task_vars
         )

@@ -123,7 +123,7 @@ class Job:
 
     Exactly one of `script` (path below `workdir`, or absolute) and `module` is set. `env` is added to every rank's
     environment; `secret_env` names further variables, whose values no plan ever holds: they reach the node's supervisor
-    by another way. `restarts` is the number of
+    by another way. `lib` is the folder on the nodes that holds our scripts. `restarts` is the number of
     times a failed run is begun anew. `time_limit` and `stop_grace` are seconds; a `time_limit` of 0 is none.
     """
 
@@ -136,6 +136,7 @@ class Job:
     env: Mapping[str, str] = field(default_factory=dict)
     secret_env: Tuple[str, ...] = ()
     launcher: str = "torchrun"
+    lib: str = "/var/lib/torchfleet/lib"
     restarts: int = 0
     time_limit: float = 0
     stop_grace: float = 10

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from typing import Optional
+from typing import Mapping, Optional
 
 
 def read(path: str) -> str:
@@ -52,3 +52,30 @@ def replace(
         if os.path.exists(name):
             os.unlink(name)
         raise
+
+
+def install_scripts(folder: str, scripts: Mapping[str, str]) -> None:
+    """Put scripts that root runs where nobody else can change them, each readable by all.
+
+    Raises OSError, also where another user could put something else in their place.
+    """
+    umask = os.umask(0o022)
+    try:
+        os.makedirs(folder, exist_ok=True)
+    finally:
+        os.umask(umask)
+    above = os.path.abspath(folder)
+    while True:
+        found = os.lstat(above)
+        shared = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (0, os.geteuid()) or shared:
+            raise PermissionError(f"{above} could be changed by others than root, who runs what lies there")
+        if above == os.path.dirname(above):
+            break
+        above = os.path.dirname(above)
+    for name, text in scripts.items():
+        path = os.path.join(folder, name)
+        if os.path.islink(path):
+            os.unlink(path)
+        if read(path) != text:
+            replace(path, text, 0o644)

@@ -23,10 +23,6 @@ options:
     description: What M(torchfleet.cluster.launch_plan) returned.
     type: dict
     required: true
-  python:
-    description: The interpreter of the training on the node, which also runs the run's supervisor.
-    type: path
-    required: true
 attributes:
   action:
     support: full
@@ -46,7 +42,6 @@ EXAMPLES = r"""
 - name: Follow the run to its end
   torchfleet.cluster.training_follow:
     launch: "{{ __launch_plan }}"
-    python: /opt/torchfleet/venv/bin/python
   register: __launch_follow
   failed_when: false
   ignore_unreachable: true

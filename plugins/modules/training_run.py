@@ -33,7 +33,7 @@ options:
     type: str
     default: root
   python:
-    description: The interpreter that runs the supervisor on the node (any Python from 3.8 on).
+    description: The interpreter that runs the supervisor as the training user (any Python from 3.8 on).
     type: path
     default: /usr/bin/python3
   plan:
@@ -48,6 +48,10 @@ options:
     description: The supervisor's files by name. Filled in on the controller.
     type: dict
     default: {}
+  lib:
+    description: The folder on the node for these files, which root alone can change. Filled in on the controller.
+    type: path
+    default: /var/lib/torchfleet/lib
   stop_grace:
     description: Seconds between the polite signal and the forced one.
     type: float
@@ -80,6 +84,12 @@ unit:
   returned: success
   type: str
   sample: torchfleet-digits-20261121-101500.service
+agent:
+  description: The command that looks at runs on this node, for M(torchfleet.cluster.training_follow).
+  returned: success
+  type: list
+  elements: str
+  sample: [/usr/bin/python3, -I, /var/lib/torchfleet/lib/3f2a9c0d1b7e4a55/agent.py]
 left:
   description: Process ids of the run that could not be ended.
   returned: when state is stopped
@@ -93,10 +103,13 @@ import os
 import pwd
 import shutil
 import socket
+import sys
 import time
 from subprocess import DEVNULL, Popen
 
 from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _files
 
 # Bit 24 of a capability set, linux/capability.h.
 CAP_SYS_RESOURCE = 1 << 24
@@ -110,12 +123,24 @@ def unit_name(run_id: str) -> str:
     return f"torchfleet-{run_id}.service"
 
 
+def agent(module: AnsibleModule) -> list[str]:
+    """The supervisor as root runs it: by Ansible's interpreter, not the training's, which another user may own."""
+    return [sys.executable, "-I", os.path.join(module.params["lib"], "agent.py")]
+
+
+def install(module: AnsibleModule) -> None:
+    try:
+        _files.install_scripts(module.params["lib"], module.params["scripts"])
+    except OSError as error:
+        module.fail_json(msg=f"{socket.gethostname()}: the supervisor's files cannot be put on the node: {error}")
+
+
 def sweep(module: AnsibleModule, number: int) -> list[int]:
     params = module.params
-    agent = os.path.join(params["run_dir"], "agent.py")
-    if not os.path.exists(agent):
+    command = agent(module)
+    if not os.path.exists(command[-1]):
         return []
-    code, out, err = module.run_command([params["python"], "-I", agent, "sweep", params["run_dir"], str(number)])
+    code, out, err = module.run_command([*command, "sweep", params["run_dir"], str(number)])
     if code:
         module.fail_json(
             msg=f"{socket.gethostname()}: processes of {params['run_id']} cannot be looked for: {err.strip()[-300:]}"
@@ -124,7 +149,7 @@ def sweep(module: AnsibleModule, number: int) -> list[int]:
 
 
 def write_owned(path: str, text: str, account: pwd.struct_passwd, mode: int) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
     with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
         os.fchmod(stream.fileno(), mode)
         os.fchown(stream.fileno(), account.pw_uid, account.pw_gid)
@@ -132,20 +157,22 @@ def write_owned(path: str, text: str, account: pwd.struct_passwd, mode: int) -> 
 
 
 def prepare(module: AnsibleModule, account: pwd.struct_passwd) -> None:
-    """The run's folder: private, because environments hold secrets and logs may."""
+    """The run's folder: private, because environments hold secrets and logs may.
+
+    It becomes the user's when all is in it: until then nobody can put a link where root is about to write.
+    """
     run_dir = module.params["run_dir"]
     os.umask(0o022)  # the training user has to get through the folders above
     os.makedirs(os.path.dirname(run_dir), exist_ok=True)
-    for folder in ("", "logs", "ranks", "output"):
-        path = os.path.join(run_dir, folder)
-        os.makedirs(path, exist_ok=True)
-        os.chmod(path, 0o700)
-        os.chown(path, account.pw_uid, account.pw_gid)
-    for name, text in module.params["scripts"].items():
-        write_owned(os.path.join(run_dir, name), text, account, 0o600)
+    os.mkdir(run_dir, 0o700)
     plan = dict(module.params["plan"])
-    for path, text in (plan.pop("files", None) or {}).items():
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+    files = plan.pop("files", None) or {}
+    for path in files:
+        if not os.path.normpath(path).startswith(f"{run_dir}/"):
+            raise PermissionError(f"the plan has a file outside of the run's folder: {path}")
+    for folder in ("logs", "ranks", "output", *(os.path.relpath(os.path.dirname(path), run_dir) for path in files)):
+        os.makedirs(os.path.join(run_dir, folder), 0o700, exist_ok=True)
+    for path, text in files.items():
         write_owned(path, text, account, 0o600)
     env = {
         "HOME": account.pw_dir,
@@ -156,6 +183,8 @@ def prepare(module: AnsibleModule, account: pwd.struct_passwd) -> None:
     }
     env.update({name: str(value) for name, value in module.params["secret_env"].items()})
     write_owned(os.path.join(run_dir, "plan.json"), json.dumps({**plan, "env": env}), account, 0o600)
+    for folder, _folders, _names in os.walk(run_dir, topdown=False):
+        os.chown(folder, account.pw_uid, account.pw_gid)
 
 
 def memlock_can_be_raised() -> bool:
@@ -174,12 +203,17 @@ def start(module: AnsibleModule) -> None:
     params = module.params
     run_dir, run_id = params["run_dir"], params["run_id"]
     account = pwd.getpwnam(params["user"])
-    if os.path.exists(os.path.join(run_dir, "plan.json")):
+    if os.path.lexists(run_dir):
         module.fail_json(msg=f"{socket.gethostname()}: a run {run_id} is there already: choose another launch_run_id")
     if module.check_mode:
-        module.exit_json(changed=True, unit=unit_name(run_id) if has_systemd() else "")
-    prepare(module, account)
-    command = [params["python"], "-I", os.path.join(run_dir, "agent.py"), "run", run_dir]
+        module.exit_json(changed=True, unit=unit_name(run_id) if has_systemd() else "", agent=agent(module))
+    install(module)
+    try:
+        prepare(module, account)
+    except OSError as error:
+        shutil.rmtree(run_dir, ignore_errors=True)
+        module.fail_json(msg=f"{socket.gethostname()}: the run's folder cannot be made: {error}")
+    command = [params["python"], "-I", os.path.join(params["lib"], "agent.py"), "run", run_dir]
     if has_systemd():
         properties = [
             "Type=exec",
@@ -202,7 +236,7 @@ def start(module: AnsibleModule) -> None:
             module.fail_json(
                 msg=f"{socket.gethostname()}: systemd does not start the run: {words[-1] if words else code}"
             )
-        module.exit_json(changed=True, unit=unit_name(run_id))
+        module.exit_json(changed=True, unit=unit_name(run_id), agent=agent(module))
 
     def become() -> None:
         os.setgid(account.pw_gid)
@@ -221,17 +255,19 @@ def start(module: AnsibleModule) -> None:
         start_new_session=True,
         preexec_fn=become,
     )
-    module.exit_json(changed=True, unit="")
+    module.exit_json(changed=True, unit="", agent=agent(module))
 
 
 def stop(module: AnsibleModule) -> None:
     params = module.params
     systemctl = module.get_bin_path("systemctl") if has_systemd() else None
     unit = unit_name(params["run_id"])
+    if not module.check_mode:
+        install(module)
     active = bool(systemctl) and module.run_command([systemctl, "is-active", "--quiet", unit])[0] == 0
     pids = sweep(module, 0)
     if module.check_mode or not (active or pids):
-        module.exit_json(changed=bool(active or pids), unit=unit if systemctl else "", left=[])
+        module.exit_json(changed=bool(active or pids), unit=unit if systemctl else "", left=[], agent=agent(module))
     if active:
         module.run_command([systemctl, "stop", unit])
     # Also what a launcher started over ssh, outside the unit.
@@ -249,7 +285,7 @@ def stop(module: AnsibleModule) -> None:
         module.fail_json(
             msg=f"{socket.gethostname()}: processes {left} of run {params['run_id']} cannot be ended", left=left
         )
-    module.exit_json(changed=True, unit=unit if systemctl else "", left=[])
+    module.exit_json(changed=True, unit=unit if systemctl else "", left=[], agent=agent(module))
 
 
 def main() -> None:
@@ -263,6 +299,7 @@ def main() -> None:
             "plan": {"type": "dict", "default": {}},
             "secret_env": {"type": "dict", "default": {}, "no_log": True},
             "scripts": {"type": "dict", "default": {}},
+            "lib": {"type": "path", "default": "/var/lib/torchfleet/lib"},
             "stop_grace": {"type": "float", "default": 10},
         },
         supports_check_mode=True,

@@ -18,7 +18,7 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 def rank_command(node: Node, job: Job) -> Tuple[str, ...]:
     """What the launcher starts for each rank: the shim that keeps the rank's log and exit status, then the script."""
-    return (node.python, "-u", f"{job.run_dir}/{RANK_SHIM}", job.run_dir, node.python, "-u", *job.payload)
+    return (node.python, "-u", f"{job.lib}/{RANK_SHIM}", job.run_dir, node.python, "-u", *job.payload)
 
 
 def base_env(cluster: Cluster, node: Node, job: Job) -> Dict[str, str]:

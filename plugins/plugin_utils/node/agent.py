@@ -8,6 +8,8 @@
 `agent.py follow RUN_DIR STATE S`  prints what is new since STATE, at the latest after S seconds
 `agent.py sweep RUN_DIR [SIGNAL]`  finds (and signals) every process of the run on this node, whoever started it
 
+The run's folder is the training user's. What root does with it, it does with that user's rights alone.
+
 Standard library only, Python 3.8 and later.
 """
 
@@ -17,8 +19,10 @@ import base64
 import contextlib
 import json
 import os
+import pwd
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -26,7 +30,33 @@ import zlib
 from typing import Any, Dict, List, Optional, Tuple
 
 CHUNK = 1 << 20  # bytes of log in one answer
+NOBODY = 65534
 START_SECONDS = 30  # from the plan's arrival to the agent's first word
+
+
+def become_owner(run_dir: str) -> None:
+    """From root to the user whose folder it is: a link in it then leads nowhere that this user could not go alone."""
+    if os.geteuid() != 0:
+        return
+    uid, gid = NOBODY, NOBODY
+    try:
+        folder = os.lstat(run_dir)
+        # A folder of root's below one of another user's is a trap.
+        ours = folder.st_uid != 0 or os.stat(os.path.dirname(run_dir)).st_uid == 0
+        if stat.S_ISDIR(folder.st_mode) and ours:
+            uid, gid = folder.st_uid, folder.st_gid
+    except OSError:
+        pass
+    if uid == 0:
+        return
+    try:
+        account = pwd.getpwuid(uid)
+        os.setgid(account.pw_gid)
+        os.initgroups(account.pw_name, account.pw_gid)
+    except KeyError:
+        os.setgroups([])
+        os.setgid(gid)
+    os.setuid(uid)
 
 
 def write_json(path: str, data: Any) -> None:
@@ -170,11 +200,16 @@ def new_text(run_dir: str, offsets: Dict[str, int]) -> Tuple[Dict[str, str], Dic
     for name in sorted(os.listdir(folder) if os.path.isdir(folder) else []):
         offset = offsets.get(name, 0)
         path = os.path.join(folder, name)
-        if room <= 0 or os.path.getsize(path) <= offset:
+        if room <= 0:
+            break
+        try:
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:
+                stream.seek(offset)
+                data = stream.read(room) or b""
+        except OSError:  # what the user put there in place of a log
             continue
-        with open(path, "rb") as stream:
-            stream.seek(offset)
-            data = stream.read(room)
+        if not data:
+            continue
         room -= len(data)
         chunks[name] = base64.b64encode(data).decode()
         offsets[name] = offset + len(data)
@@ -223,10 +258,11 @@ def sweep(run_dir: str, number: int) -> str:
 
 
 def main() -> None:
-    verb, run_dir = sys.argv[1], sys.argv[2]
+    verb, run_dir = sys.argv[1], sys.argv[2].rstrip("/")
     if verb == "run":
         sys.exit(run(run_dir))
     if verb == "follow":
+        become_owner(run_dir)
         print(follow(run_dir, json.loads(base64.b64decode(sys.argv[3]) or b"{}"), float(sys.argv[4])))
     elif verb == "sweep":
         print(sweep(run_dir, int(sys.argv[3]) if len(sys.argv) > 3 else 0))

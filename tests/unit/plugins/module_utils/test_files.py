@@ -118,3 +118,47 @@ def test_readers_see_the_old_file_whole_or_the_new_one_whole(old: Path) -> None:
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         _files.replace(str(tmp_path / "none" / "file"), "x")
+
+
+@pytest.fixture
+def lib(tmp_path: Path) -> Path:
+    return tmp_path / "root" / "lib"
+
+
+def test_scripts_for_root_are_readable_by_all_whatever_the_umask(lib: Path) -> None:
+    umask = os.umask(0o077)
+    try:
+        _files.install_scripts(str(lib), {"agent.py": "new\n"})
+    finally:
+        os.umask(umask)
+    assert (mode(lib), mode(lib.parent), mode(lib / "agent.py")) == (0o755, 0o755, 0o644)
+    before = (lib / "agent.py").stat().st_ino
+    _files.install_scripts(str(lib), {"agent.py": "new\n"})
+    assert (lib / "agent.py").stat().st_ino == before
+    _files.install_scripts(str(lib), {"agent.py": "newer\n"})
+    assert (lib / "agent.py").read_text() == "newer\n"
+
+
+def test_scripts_for_root_are_not_put_where_others_could_change_them(lib: Path) -> None:
+    lib.mkdir(parents=True)
+    lib.parent.chmod(0o777)
+    with pytest.raises(PermissionError, match=f"{lib.parent} could be changed by others"):
+        _files.install_scripts(str(lib), {"agent.py": "new\n"})
+    assert not (lib / "agent.py").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_scripts_for_root_are_not_put_below_a_users_folder(lib: Path) -> None:
+    lib.mkdir(parents=True)
+    os.chown(lib.parent, 1234, 1234)
+    with pytest.raises(PermissionError, match=str(lib.parent)):
+        _files.install_scripts(str(lib), {"agent.py": "new\n"})
+
+
+def test_a_link_in_the_place_of_a_script_is_not_followed(lib: Path, tmp_path: Path) -> None:
+    lib.mkdir(parents=True)
+    (tmp_path / "other").write_text("other\n")
+    (lib / "agent.py").symlink_to(tmp_path / "other")
+    _files.install_scripts(str(lib), {"agent.py": "new\n"})
+    assert (tmp_path / "other").read_text() == "other\n"
+    assert (lib / "agent.py").read_text() == "new\n"

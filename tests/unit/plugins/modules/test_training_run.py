@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.torchfleet.cluster.plugins.action.training_run import SCRIPTS
 from ansible_collections.torchfleet.cluster.plugins.modules import training_run
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _node_scripts
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils.node import agent
 
 PATIENCE = 20  # seconds, for what takes milliseconds on an idle machine
@@ -42,7 +42,8 @@ def call(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
             "user": getpass.getuser(),
             "python": sys.executable,
             "plan": plan if state == "started" else {},
-            "scripts": {path.name: path.read_text() for path in SCRIPTS.glob("*.py")},
+            "scripts": _node_scripts.read(),
+            "lib": str(tmp_path / "lib"),
             **more,
         }
         with patch_module_args({**params, "_ansible_check_mode": check}), pytest.raises(SystemExit):
@@ -81,6 +82,23 @@ def test_what_holds_secrets_is_for_the_user_alone_but_the_way_there_is_open(call
     assert (call.run_dir / "hostfile").read_text() == "n1\n"
     assert [parent.stat().st_mode & 0o777 for parent in list(call.run_dir.parents)[:2]] == [0o755, 0o755]
     until(lambda: not call.pids())
+
+
+def test_what_root_executes_is_not_in_the_users_folder(call: Any) -> None:
+    command = call("started", "/bin/true")["agent"]
+    assert not command[-1].startswith(str(call.run_dir))
+    assert not list(call.run_dir.rglob("*.py"))
+    assert Path(command[-1]).stat().st_mode & 0o777 == 0o644
+    until(lambda: not call.pids())
+
+
+@pytest.mark.parametrize("path", ["/etc/torchfleet-unit-test", "{run}/../other", "{run}-2/file"])
+def test_no_file_is_written_outside_of_the_runs_folder(call: Any, path: str) -> None:
+    path = path.format(run=call.run_dir)
+    done = call("started", "/bin/true", files={path: "x"})
+    assert done["failed"] and "outside of the run's folder" in done["msg"]
+    assert not Path(path).exists()
+    assert not call.run_dir.exists()
 
 
 def test_a_run_of_the_same_name_is_not_overwritten(call: Any) -> None:

@@ -23,7 +23,14 @@ HOSTS: list[dict[str, Any]] = [
 
 
 def make(*hosts: dict[str, Any], **more: Any) -> LaunchPlan:
-    job = {"run_id": "r1", "run_dir": "/runs/r1", "workdir": "/work/my code", "script": "train.py", **more}
+    job = {
+        "run_id": "r1",
+        "run_dir": "/runs/r1",
+        "workdir": "/work/my code",
+        "script": "train.py",
+        "lib": "/lib",
+        **more,
+    }
     return plan(build_cluster(list(hosts or HOSTS)), Job(**job))
 
 
@@ -42,7 +49,7 @@ def test_torchruns_command_to_the_last_argument() -> None:
         "--no-python",
         "/opt/b/bin/python3",
         "-u",
-        "/runs/r1/rank.py",
+        "/lib/rank.py",
         "/runs/r1",
         "/opt/b/bin/python3",
         "-u",

@@ -293,6 +293,47 @@ def test_much_text_comes_in_pieces_and_an_end_does_not_cut_it_off(run: Run) -> N
     assert sum(sizes) == 2500000 + 4 + 700000
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can read what the user cannot")
+def test_root_follows_no_link_out_of_a_users_folder(run: Run, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "rank-0.log").write_text("hunter2")
+    (secret / "rank-0.json").write_text('{"rank": 0, "world_size": "hunter2"}')
+    (secret / "exit.json").write_text('{"code": "hunter2"}')
+    run.plan("true")
+    for name in ("logs", "ranks"):
+        (run.folder / name).rmdir()
+        (run.folder / name).symlink_to(secret)
+    (run.folder / "exit.json").symlink_to(secret / "exit.json")
+    assert "hunter2" in str(run.follow()["exit"])  # root's own folder
+    for path in (tmp_path, *tmp_path.parents):
+        if path != Path("/tmp") and path.is_relative_to("/tmp"):
+            path.chmod(0o755)
+    secret.chmod(0o700)
+    os.chown(run.folder, 1234, 1234)
+    code = f"import sys; sys.argv = ['', 'follow', {str(run.folder)!r}, 'e30=', '0']; import agent; agent.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=Path(SCRIPT).parent, check=False)
+    assert b"hunter2" not in zlib.decompress(base64.b64decode(done.stdout)) if done.stdout else done.returncode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone gives rights up")
+@pytest.mark.parametrize(
+    ("owner", "parent", "wanted"),
+    [(0, 0, 0), (1234, 0, 1234), (1234, 1234, 1234), (0, 1234, agent.NOBODY), (None, 0, agent.NOBODY)],
+)
+def test_root_looks_at_a_folder_as_its_owner(tmp_path: Path, owner: int | None, parent: int, wanted: int) -> None:
+    folder = tmp_path / "run"
+    if owner is not None:
+        folder.mkdir()
+        os.chown(folder, owner, owner)
+    os.chown(tmp_path, parent, parent)
+    child = os.fork()
+    if child == 0:
+        agent.become_owner(str(folder))
+        os._exit(0 if os.getresuid() == (wanted,) * 3 and (wanted == 0 or 0 not in os.getgroups()) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 # sweep
 
 

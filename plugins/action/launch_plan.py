@@ -154,18 +154,16 @@ class ActionModule(ActionBase):
             for entry in shown["nodes"]:
                 entry["env"] = _runs.shown_env(entry["env"], job.secret_env)
                 entry["files"] = sorted(entry["files"])
-            _runs.write_json(
-                folder / _runs.MANIFEST,
-                {
-                    "schema": 1,
-                    "run_id": job.run_id,
-                    "state": "planned",
-                    "job": {**to_dict(job), "local_workdir": str(local_workdir)},
-                    "plan": shown,
-                    "versions": {name: report.get("versions", {}) for name, report in reports.items()},
-                    "times": {"planned": time.time()},
-                },
-            )
+            result["manifest"] = {
+                "schema": 1,
+                "run_id": job.run_id,
+                "state": "planned",
+                "job": {**to_dict(job), "local_workdir": str(local_workdir)},
+                "plan": shown,
+                "versions": {name: report.get("versions", {}) for name, report in reports.items()},
+                "times": {"planned": time.time()},
+            }
+            _runs.write_json(folder / _runs.MANIFEST, {**result["manifest"], "controller": _runs.controller()})
             self._header(plan, folder, reports)
         return result
 

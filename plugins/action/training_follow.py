@@ -17,6 +17,7 @@ import signal
 import threading
 import time
 import zlib
+from collections import deque
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 
@@ -63,11 +64,18 @@ def within(seconds: float, call: Callable[[], T]) -> T:
 class LineSink:
     """A log on the controller, and its lines on the terminal. States of progress bars go to the file alone."""
 
-    def __init__(self, path: Path, label: str, show: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, label: str, show: Callable[[str], None], hold: Optional[int] = None) -> None:
+        """`hold`: until `release`, keep lines back, and then show that many of them."""
         self.stream = path.open("ab", buffering=0)
         self.label = label
         self.show = show
         self.rest = b""
+        self.held: Optional[deque[str]] = None if hold is None else deque(maxlen=hold)
+
+    def release(self) -> None:
+        held, self.held = self.held, None
+        for line in held or ():
+            self.show(line)
 
     def feed(self, data: bytes) -> None:
         self.stream.write(data)
@@ -76,11 +84,13 @@ class LineSink:
         for line in lines:
             text = line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace").rstrip()
             if text:
-                self.show(f"{self.label} | {text}")
+                line = f"{self.label} | {text}"
+                self.show(line) if self.held is None else self.held.append(line)
 
     def close(self) -> None:
         if self.rest:
             self.feed(b"\n")
+        self.release()
         self.stream.close()
 
 
@@ -99,21 +109,27 @@ class ActionModule(ActionBase):
         self._folder = Path(str(launch["folder"]))
         self._sinks: Dict[str, LineSink] = {}
         self._offset = 0.0
+        # Who looks in later has not to see all again, and does not end a run that only this machine cannot reach.
+        self._leads = bool(self._task.args.get("lead", True))
+        self._hold: Optional[int] = None if self._leads else int(self._task.args.get("lines", 20))
         rank = list(launch["nodes"]).index(host)
         self._colour = COLOURS[rank % len(COLOURS)]
 
         started = self._vars.get("__launch_start") or {}
         if started.get("failed") or started.get("unreachable") or "unit" not in started:
             words = str(started.get("msg") or "no answer").strip()
-            _runs.order_stop(self._folder, f"{self._node} did not start its part")
+            if self._leads:
+                _runs.order_stop(self._folder, f"{self._node} did not start its part")
             return self._result("not_started", {}, f"{self._node}: its part of the run was not started: {words}")
         self._agent = [str(word) for word in started["agent"]]
-        self._check_peers(host)
-        previous = [signal.signal(number, self._interrupted) for number in (signal.SIGINT, signal.SIGTERM)]
+        numbers = (signal.SIGINT, signal.SIGTERM) if self._leads else ()
+        if self._leads:
+            self._check_peers(host)
+        previous = [signal.signal(number, self._interrupted) for number in numbers]
         try:
             return self._follow()
         finally:
-            for number, handler in zip((signal.SIGINT, signal.SIGTERM), previous):
+            for number, handler in zip(numbers, previous):
                 signal.signal(number, handler)
             for sink in self._sinks.values():
                 sink.close()
@@ -139,12 +155,15 @@ class ActionModule(ActionBase):
                 answer = within(WAIT + ANSWER, lambda state=state: self._poll(state))
             except (NodeLost, AnsibleConnectionFailure) as error:
                 problem = f"{self._node} no longer answers: {str(error).strip()[:200]}"
-                _runs.order_stop(self._folder, problem)
+                if self._leads:
+                    _runs.order_stop(self._folder, problem)
                 if isinstance(error.__cause__, Unreadable):  # the node itself is there
                     self._stop()
                 return self._result("unreachable", answer, problem)
             state = answer["state"]
             self._take(answer)
+            if answer["stop"]:  # by another controller
+                _runs.order_stop(self._folder, answer["stop"])
             failure = self._failure(answer)
             if failure:
                 _runs.order_stop(self._folder, failure)
@@ -176,9 +195,13 @@ class ActionModule(ActionBase):
             if sink is None:
                 stem = name[: -len(".log")]
                 label = f"{self._node}:{stem[len('rank-') :]}" if stem.startswith("rank-") else f"{self._node}:{stem}"
-                sink = LineSink(self._folder / self._node / name, label, self._show)
+                sink = LineSink(self._folder / self._node / name, label, self._show, self._hold)
                 self._sinks[name] = sink
             sink.feed(base64.b64decode(data))
+        if self._hold is not None and not answer["more"]:
+            self._hold = None
+            for sink in self._sinks.values():
+                sink.release()
 
     def _show(self, line: str) -> None:
         self._display.display(line, color=self._colour)
@@ -206,6 +229,7 @@ class ActionModule(ActionBase):
             "run_dir": self._launch["run_dir"],
             "lib": str(Path(self._agent[-1]).parent),
             "stop_grace": self._launch["stop_grace"],
+            "reason": _runs.stop_reason(self._folder),
         }
         try:
             done = within(

@@ -47,6 +47,8 @@ class ActionModule(ActionBase):
         folder = Path(str(launch["folder"]))
         manifest = _runs.read_manifest(folder)
         plan = plan_of(manifest)
+        if self._task.args.get("detached"):
+            return self._detached(folder, plan)
         ends = [
             self._node_end(str(node["node"]), task_vars["hostvars"][host]) for host, node in launch["nodes"].items()
         ]
@@ -68,6 +70,15 @@ class ActionModule(ActionBase):
         )
         self._report(plan, ends, outcome, folder, now - manifest["times"]["planned"])
         return {"changed": False, "ok": outcome.ok, "sentence": outcome.sentence, "folder": str(folder)}
+
+    def _detached(self, folder: Path, plan: LaunchPlan) -> Dict[str, Any]:
+        _runs.update_manifest(folder, state="detached")
+        self._display.display(
+            f"Run {plan.run_id} goes on by itself on {len(plan.nodes)} nodes. Follow it with logs.yml, look at it with "
+            f"status.yml, end it with stop.yml, each with -e run_id={plan.run_id}",
+            color="cyan",
+        )
+        return {"changed": False, "ok": True, "sentence": "detached", "folder": str(folder)}
 
     @staticmethod
     def _node_end(node: str, hostvars: Mapping[str, Any]) -> _outcome.NodeEnd:

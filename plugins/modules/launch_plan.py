@@ -133,6 +133,11 @@ stop_grace:
   returned: success
   type: float
   sample: 10
+manifest:
+  description: The manifest as it was written; it has no value of a secret.
+  returned: success, outside check mode
+  type: dict
+  sample: {"schema": 1, "run_id": "digits-20261121-101500", "state": "planned"}
 nodes:
   description:
     - What each node executes, by the host's name in the inventory, in launch order. C(node) is the node's name; C(argv)

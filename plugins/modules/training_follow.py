@@ -23,6 +23,16 @@ options:
     description: What M(torchfleet.cluster.launch_plan) returned.
     type: dict
     required: true
+  lead:
+    description:
+      - Whether this controller leads the run. One that only looks in does not end it when it is interrupted or cannot
+        reach a node, and shows no more than O(lines) of what was written before.
+    type: bool
+    default: true
+  lines:
+    description: How many lines of each log that were written before are shown, where O(lead) is false.
+    type: int
+    default: 20
 attributes:
   action:
     support: full

@@ -44,6 +44,16 @@ options:
     description: Variables of the ranks' environment whose values are never shown.
     type: dict
     default: {}
+  launch:
+    description:
+      - What any controller needs to take up the run, without secrets. It is kept in the run's folder for
+        M(torchfleet.cluster.training_run_info).
+    type: dict
+    default: {}
+  reason:
+    description: Why the run is ended, kept in the run's folder for whoever follows it.
+    type: str
+    default: ''
   scripts:
     description: The supervisor's files by name. Filled in on the controller.
     type: dict
@@ -98,6 +108,7 @@ left:
   sample: []
 """
 
+import base64
 import json
 import os
 import pwd
@@ -183,6 +194,7 @@ def prepare(module: AnsibleModule, account: pwd.struct_passwd) -> None:
     }
     env.update({name: str(value) for name, value in module.params["secret_env"].items()})
     write_owned(os.path.join(run_dir, "plan.json"), json.dumps({**plan, "env": env}), account, 0o600)
+    write_owned(os.path.join(run_dir, "launch.json"), json.dumps(module.params["launch"]), account, 0o600)
     for folder, _folders, _names in os.walk(run_dir, topdown=False):
         os.chown(folder, account.pw_uid, account.pw_gid)
 
@@ -258,6 +270,19 @@ def start(module: AnsibleModule) -> None:
     module.exit_json(changed=True, unit="", agent=agent(module))
 
 
+def note(module: AnsibleModule) -> None:
+    run_dir = module.params["run_dir"]
+    reason = base64.b64encode(module.params["reason"].encode()).decode()
+    code, _out, err = module.run_command([*agent(module), "note", run_dir, reason])
+    if code and os.path.isdir(run_dir) and not os.access(run_dir, os.W_OK):
+        owner = pwd.getpwuid(os.lstat(run_dir).st_uid).pw_name
+        module.fail_json(
+            msg=f"{socket.gethostname()}: run {module.params['run_id']} is {owner}'s, who alone can end it, beside root"
+        )
+    if code:  # a full disk, say: it ends all the same
+        module.warn(f"the reason could not be noted: {err.strip()[-200:]}")
+
+
 def stop(module: AnsibleModule) -> None:
     params = module.params
     systemctl = module.get_bin_path("systemctl") if has_systemd() else None
@@ -268,8 +293,12 @@ def stop(module: AnsibleModule) -> None:
     pids = sweep(module, 0)
     if module.check_mode or not (active or pids):
         module.exit_json(changed=bool(active or pids), unit=unit if systemctl else "", left=[], agent=agent(module))
+    if params["reason"]:
+        note(module)
     if active:
-        module.run_command([systemctl, "stop", unit])
+        code, _out, err = module.run_command([systemctl, "stop", unit])
+        if code:
+            module.fail_json(msg=f"{socket.gethostname()}: {unit} cannot be ended: {err.strip()[-300:]}")
     # Also what a launcher started over ssh, outside the unit.
     left = sweep(module, 15)
     deadline = time.monotonic() + params["stop_grace"]
@@ -298,6 +327,8 @@ def main() -> None:
             "python": {"type": "path", "default": "/usr/bin/python3"},
             "plan": {"type": "dict", "default": {}},
             "secret_env": {"type": "dict", "default": {}, "no_log": True},
+            "launch": {"type": "dict", "default": {}},
+            "reason": {"type": "str", "default": ""},
             "scripts": {"type": "dict", "default": {}},
             "lib": {"type": "path", "default": "/var/lib/torchfleet/lib"},
             "stop_grace": {"type": "float", "default": 10},

@@ -24,6 +24,10 @@ options:
     description: What M(torchfleet.cluster.launch_plan) returned.
     type: dict
     required: true
+  detached:
+    description: The run goes on without a follower. Nothing is judged; the manifest and people are told.
+    type: bool
+    default: false
 attributes:
   action:
     support: full

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,6 +38,11 @@ def update_manifest(folder: Path, **entries: Any) -> dict[str, Any]:
     manifest = {**read_manifest(folder), **entries}
     write_json(folder / MANIFEST, manifest)
     return manifest
+
+
+def controller() -> dict[str, Any]:
+    """Who follows the run. Actions are children of Ansible's main process."""
+    return {"host": socket.gethostname(), "pid": os.getppid()}
 
 
 def order_stop(folder: Path, reason: str) -> None:

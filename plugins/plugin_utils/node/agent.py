@@ -8,6 +8,10 @@
 `agent.py follow RUN_DIR STATE S`  prints what is new since STATE, at the latest after S seconds
 `agent.py sweep RUN_DIR [SIGNAL]`  finds (and signals) every process of the run on this node, whoever started it
 
+`agent.py list RUNS_DIR [RUN_ID]`  tells of the runs that this node has seen
+`agent.py tail RUN_DIR LINES`      prints the last lines of each log
+`agent.py note RUN_DIR REASON`     writes down why the run is to end (base64)
+
 The run's folder is the training user's. What root does with it, it does with that user's rights alone.
 
 Standard library only, Python 3.8 and later.
@@ -31,6 +35,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 CHUNK = 1 << 20  # bytes of log in one answer
 NOBODY = 65534
+LISTED = 50  # runs that are told of
 START_SECONDS = 30  # from the plan's arrival to the agent's first word
 
 
@@ -216,6 +221,98 @@ def new_text(run_dir: str, offsets: Dict[str, int]) -> Tuple[Dict[str, str], Dic
     return chunks, offsets, room <= 0
 
 
+def stop_reason(run_dir: str) -> str:
+    """Why somebody ended the run, on this node's word; empty where nobody did."""
+    return str((read_json(os.path.join(run_dir, "stop.json")) or {}).get("reason", ""))
+
+
+def tell(run_dir: str) -> Dict[str, Any]:
+    """A run as this node saw it."""
+    status, record = node_state(run_dir)
+    ranks = rank_records(run_dir)
+    return {
+        "state": status,
+        "exit": record,
+        "started": (read_json(os.path.join(run_dir, "agent.json")) or {}).get("started"),
+        "ranks": ranks,
+        "stop": stop_reason(run_dir),
+        "launch": read_json(os.path.join(run_dir, "launch.json")),
+    }
+
+
+def tell_as_owner(run_dir: str) -> Dict[str, Any]:
+    """The same in a child that has the owner's rights alone."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            become_owner(run_dir)
+            with open(writer, "w", encoding="utf-8") as stream:
+                if os.access(run_dir, os.R_OK | os.X_OK):
+                    json.dump(tell(run_dir), stream)
+                else:
+                    json.dump({"state": "private"}, stream)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, encoding="utf-8") as stream:
+        text = stream.read()
+    os.waitpid(child, 0)
+    try:
+        return dict(json.loads(text))
+    except ValueError:
+        return {"state": "unreadable"}
+
+
+def list_runs(runs_dir: str, wanted: str = "") -> List[Dict[str, Any]]:
+    """The runs of this node, or one of them, newest first. The plan comes with the first, and with those that run."""
+    found = []
+    for name in os.listdir(runs_dir) if os.path.isdir(runs_dir) else []:
+        path = os.path.join(runs_dir, name)
+        try:
+            about = os.lstat(path)
+        except OSError:
+            continue
+        if stat.S_ISDIR(about.st_mode) and wanted in ("", name):
+            found.append((about.st_ctime, name, about.st_uid))
+    runs: List[Dict[str, Any]] = []
+    for _time, name, uid in sorted(found, reverse=True)[:LISTED]:
+        try:
+            user = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            user = str(uid)
+        run: Dict[str, Any] = {
+            "run_id": name,
+            "user": user,
+            "launch": None,
+            "stop": "",
+            "ranks": {},
+            "exit": None,
+            "started": None,
+        }
+        run.update(tell_as_owner(os.path.join(runs_dir, name)))
+        if runs and name != wanted and run["state"] not in ("running", "starting"):
+            run["launch"] = None
+        runs.append(run)
+    return runs
+
+
+def tail(run_dir: str, count: int) -> Dict[str, List[str]]:
+    """The last lines of each log; of a progress bar what a terminal would show."""
+    folder = os.path.join(run_dir, "logs")
+    lines = {}
+    for name in sorted(os.listdir(folder) if os.path.isdir(folder) else []):
+        try:
+            with open(os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:
+                stream.seek(max(0, os.fstat(stream.fileno()).st_size - count * 1000))
+                text = (stream.read(count * 1000) or b"").decode(errors="replace")
+        except OSError:
+            continue
+        whole = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+        lines[name] = [line for line in whole if line.strip()][-count:] if count else []
+    return lines
+
+
 def follow(run_dir: str, state: Dict[str, Any], wait: float) -> str:
     deadline = time.monotonic() + wait
     offsets, seen = state.get("offsets", {}), state.get("seen")
@@ -227,6 +324,7 @@ def follow(run_dir: str, state: Dict[str, Any], wait: float) -> str:
         if chunks or json.dumps(mark) != seen or status in ("exited", "lost") or time.monotonic() >= deadline:
             answer = {
                 "status": status, "exit": record, "ranks": ranks, "chunks": chunks, "more": more, "now": time.time(),
+                "stop": stop_reason(run_dir),
                 "state": {"offsets": offsets, "seen": json.dumps(mark)},
             }  # fmt: skip
             return base64.b64encode(zlib.compress(json.dumps(answer).encode())).decode()
@@ -264,6 +362,16 @@ def main() -> None:
     if verb == "follow":
         become_owner(run_dir)
         print(follow(run_dir, json.loads(base64.b64decode(sys.argv[3]) or b"{}"), float(sys.argv[4])))
+    elif verb == "list":
+        print(json.dumps(list_runs(run_dir, sys.argv[3] if len(sys.argv) > 3 else "")))
+    elif verb == "tail":
+        become_owner(run_dir)
+        print(json.dumps(tail(run_dir, int(sys.argv[3]))))
+    elif verb == "note":
+        become_owner(run_dir)
+        reason = base64.b64decode(sys.argv[3]).decode()
+        if not stop_reason(run_dir):
+            write_json(os.path.join(run_dir, "stop.json"), {"reason": reason, "time": time.time()})
     elif verb == "sweep":
         print(sweep(run_dir, int(sys.argv[3]) if len(sys.argv) > 3 else 0))
     else:

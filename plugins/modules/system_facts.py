@@ -41,7 +41,7 @@ options:
     type: int
     default: 29500
   paths:
-    description: Paths whose file systems are looked at. Those that do not exist are looked for in the next folder above.
+    description: Paths whose file systems are looked at; of one that does not exist, the next folder above.
     type: list
     elements: path
     default: [/, /tmp, /var/lib/torchfleet]
@@ -102,7 +102,7 @@ problem:
   type: str
   sample: ""
 clock:
-  description: The node's clock minus the controller's, and how exact that is, in seconds. V(null) if it was not measured.
+  description: The node's clock minus the controller's and its uncertainty, in seconds. V(null) if not measured.
   returned: when reached
   type: dict
   sample: {"offset": 0.003, "uncertainty": 0.012}
@@ -215,7 +215,8 @@ pcie:
   type: list
   elements: dict
   sample:
-    - {"address": "0000:41:00.0", "kind": "network card", "width": 16, "width_max": 16, "speed": 16.0, "speed_max": 16.0}
+    - {"address": "0000:41:00.0", "kind": "network card", "width": 16, "width_max": 16, "speed": 16.0,
+       "speed_max": 16.0}
 has_gpu:
   description: Whether an NVIDIA GPU is on the PCI bus, or C(nvidia-smi) is there.
   returned: when reached
@@ -244,7 +245,7 @@ import socket
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -279,25 +280,22 @@ def listdir(*parts: str) -> List[str]:
         return []
 
 
+def find(tool: str) -> str:
+    """Path of a tool, '' where it is not installed."""
+    folders = [*os.environ.get("PATH", os.defpath).split(":"), *SBIN]
+    return next((path for path in (os.path.join(f, tool) for f in folders) if os.access(path, os.X_OK)), "")
+
+
 def run(argv: Sequence[str], timeout: float = TOOL_SECONDS) -> Tuple[int, str, str]:
     """Exit status, output and errors; 127 and nothing where the tool is missing or does not end."""
-    path = next(
-        (
-            place
-            for folder in [*os.environ.get("PATH", os.defpath).split(":"), *SBIN]
-            for place in [os.path.join(folder, argv[0])]
-            if os.access(place, os.X_OK)
-        ),
-        "",
-    )
+    path = find(argv[0])
     if not path:
         return 127, "", ""
     try:
         done = subprocess.run(
             [path, *argv[1:]],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             env={**os.environ, "LC_ALL": "C"},
             timeout=timeout,
             check=False,
@@ -324,8 +322,7 @@ def log_in(account: pwd.struct_passwd, peer: str, timeout: int) -> Dict[str, Any
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             timeout=timeout + 5,
             env={"HOME": account.pw_dir, "USER": account.pw_name, "LC_ALL": "C", "PATH": os.defpath},
             cwd="/",
@@ -476,7 +473,7 @@ def gather_processes(port: int, root: str = "/") -> Tuple[Dict[str, Any], List[D
     return known, list(runs.values()), holders
 
 
-def descriptors(folder: str) -> "set[str]":
+def descriptors(folder: str) -> Set[str]:
     found = set()
     for name in listdir(folder):
         try:
@@ -625,7 +622,7 @@ def gather(params: Dict[str, Any]) -> Dict[str, Any]:
         "port": {"number": params["master_port"], "holders": holders},
         "processes": known,
         "pcie": pcie,
-        "has_gpu": has_gpu or run(["nvidia-smi", "-L"])[0] != 127,
+        "has_gpu": has_gpu or bool(find("nvidia-smi")),
         "revisions": gather_revisions(params["revision_roots"], params["revision_paths"], params["revision_seconds"]),
         "own": {str(wanted.get("id")): answer(wanted) for wanted in params["own"]},
     }

@@ -1,0 +1,151 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Controller side of check: says what to ask the nodes, and judges what they answered."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Mapping
+
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.torchfleet.cluster.plugins.module_utils._checks import _check, _facts, _user
+from ansible_collections.torchfleet.cluster.plugins.module_utils._checks._rules import CHECKS
+from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import DEFAULT_MASTER_PORT
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _report
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import read_members
+
+FACTS = {
+    "system": "__check_system",
+    "gpu": "__check_gpu",
+    "nccl": "__check_nccl",
+    "runtime": "__check_runtime",
+    "probed": "__check_probed",
+}
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        _rest, args = self.validate_argument_spec(
+            argument_spec={
+                "state": {"type": "str", "choices": ["planned", "paired", "judged"], "required": True},
+                "checks_dir": {"type": "path"},
+                "skip": {"type": "list", "elements": "str", "default": []},
+                "severity": {"type": "dict", "default": {}},
+                "dest": {"type": "path"},
+                "runs": {"type": "list", "elements": "path", "default": []},
+                "began": {"type": "float", "default": 0},
+                "network": {"type": "list", "elements": "str"},
+            }
+        )
+        try:
+            own = _user.read_checks(self._documents(args["checks_dir"]), CHECKS)
+            checks = _check.chosen(own.checks, args["skip"], args["severity"])
+        except ValueError as error:
+            raise AnsibleActionFail(str(error)) from error
+        members = self._members(task_vars)
+        if args["state"] == "planned":
+            return {
+                **result,
+                "changed": False,
+                "began": time.time(),
+                "names": [member["name"] for member in members],
+                "nodes": {member["host"]: member["name"] for member in members},
+                "probe_id": f"check-{time.time_ns()}",
+                "own": [dict(asked) for asked in own.asked],
+                "master_port": self._option(task_vars, "torchfleet_master_port", DEFAULT_MASTER_PORT),
+            }
+        if args["state"] == "paired":
+            found = {m["name"]: task_vars["hostvars"][m["host"]].get("__check_listening") or {} for m in members}
+            listeners = {name: answer["listener"] for name, answer in found.items() if answer.get("listener")}
+            return {**result, "changed": False, "listeners": listeners}
+        report = self._judge(members, checks, args, task_vars)
+        self._display.display(_report.as_text(report), color=("green", "yellow", "red")[report["status"]])
+        files = {}
+        if args["dest"]:
+            files = self._write(Path(args["dest"]).expanduser(), report, args["runs"])
+        return {
+            **result,
+            "changed": False,
+            "status": report["status"],
+            "findings": report["findings"],
+            "files": files,
+            "sentence": report["sentence"],
+        }
+
+    # ---- what there is
+
+    @staticmethod
+    def _documents(folder: str | None) -> dict[str, Any]:
+        """The inventory's own checks: file name to content."""
+        documents = {}
+        found = sorted(Path(folder).expanduser().glob("*.y*ml")) if folder else []
+        for path in found:
+            try:
+                documents[path.name] = yaml.safe_load(path.read_text(encoding="utf-8")) or []
+            except (OSError, yaml.YAMLError) as error:
+                raise AnsibleActionFail(f"{path} cannot be read: {error}") from error
+        return documents
+
+    def _members(self, task_vars: Mapping[str, Any]) -> list[dict[str, Any]]:
+        members = read_members(task_vars, self._templar)
+        head = self._option(task_vars, "torchfleet_head", None)
+        return sorted(members, key=lambda member: head is not None and head not in (member["host"], member["name"]))
+
+    def _option(self, task_vars: Mapping[str, Any], name: str, default: Any) -> Any:
+        value = self._templar.template(task_vars[name]) if name in task_vars else None
+        return default if value in (None, "") else value
+
+    # ---- the judgement
+
+    def _judge(
+        self,
+        members: list[dict[str, Any]],
+        checks: list[_check.Check],
+        args: Mapping[str, Any],
+        task_vars: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        results = {}
+        for member in members:
+            hostvars = task_vars["hostvars"][member["host"]]
+            results[member["name"]] = {key: hostvars.get(name) for key, name in FACTS.items()}
+        settings = {"master_port": self._option(task_vars, "torchfleet_master_port", DEFAULT_MASTER_PORT)}
+        cluster = _facts.assemble(members, results, settings, args["network"])
+        findings = _check.evaluate(checks, cluster)
+        now = time.time()
+        previous = _report.read_json(Path(args["dest"]).expanduser() / _report.CHECK_JSON) if args["dest"] else None
+        return _report.check_report(
+            cluster,
+            checks,
+            findings,
+            began=args["began"] or now,
+            ended=now,
+            skipped=args["skip"],
+            previous=previous,
+        )
+
+    def _write(self, folder: Path, report: dict[str, Any], runs: list[str]) -> dict[str, str]:
+        """JSON and HTML. They are the answer of this verb, so that check mode writes them, too."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            data, page = folder / _report.CHECK_JSON, folder / _report.PAGE
+            data.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+            page.write_text(
+                _report.render(check=report, runs=[_report.read_run(Path(run)) for run in runs]), encoding="utf-8"
+            )
+        except OSError as error:
+            raise AnsibleActionFail(f"check_dest: {error}") from error
+        self._display.display(f"Report: {page}\nJSON:   {data}")
+        return {"json": str(data), "html": str(page)}

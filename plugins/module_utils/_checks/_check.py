@@ -62,7 +62,8 @@ class Check:
 
     `reads` is a path into the facts of a node: keys with dots between them, `[]` for every item of a list. `rule` is a
     mapping of one key (see RULES, or `same`), or a function of the whole cluster. `where` is a path: only nodes on
-    which it leads to something are looked at. `unit` (`bytes`) is how values are shown.
+    which it leads to something are looked at. `unit` (`bytes`) is how values are shown. `settled` says that the user chose
+    the severity, which then holds for every hit.
 
     Sentence and remedy are templates: `{nodes}`, `{has}` and `{is}` (which agree with the nodes in number), `{value}`,
     `{wanted}`, with `same` also `{usual}` and `{others}`, `{item[key]}` for a key of the last item of a list, and
@@ -80,6 +81,7 @@ class Check:
     source: str = ""
     where: str = ""
     unit: str = ""
+    settled: bool = False
 
 
 @dataclass(frozen=True)
@@ -249,12 +251,12 @@ def _comparable(check: Check, cluster: Cluster) -> Dict[str, Any]:
     for node in cluster.nodes:
         if check.where and not get(node, check.where):
             continue
-        values = [reduce(value) for _item, value in read(node, check.reads) if value is not None]
-        if values:
-            several = "[]" in check.reads
-            found[str(node["name"])] = (
-                ", ".join(sorted({shown(v, check.unit) for v in values})) if several else values[0]
-            )
+        values = [reduce(value) for _item, value in read(node, check.reads) if value not in (None, "")]
+        parent, fans_out, _rest = check.reads.partition("[]")
+        if fans_out and get(node, parent) is not None:
+            found[str(node["name"])] = ", ".join(sorted({shown(value, check.unit) for value in values})) or "none"
+        elif values:
+            found[str(node["name"])] = values[0]
     return found
 
 
@@ -296,16 +298,15 @@ def _hits(check: Check, cluster: Cluster) -> Iterable[Hit]:
 def run_check(check: Check, cluster: Cluster) -> List[Finding]:
     """What one check finds. The same words on several nodes are one finding."""
     merged: Dict[Tuple[str, str, str], List[str]] = {}
-    order: Dict[Tuple[str, str, str], Hit] = {}
     for hit in _hits(check, cluster):
         base = {"settings": _Fields(cluster.settings), **hit.values}
         sentence = hit.sentence or check.sentence
         remedy = fill(hit.remedy or check.remedy, base)
         # What depends on how many nodes there are is filled in at the end.
         later = {key: f"{{{key}}}" for key in ("nodes", "has", "is", "does")}
-        key = (fill(sentence, {**_escaped(base), **later}), remedy, hit.severity or check.severity)
+        severity = check.severity if check.settled else hit.severity or check.severity
+        key = (fill(sentence, {**_escaped(base), **later}), remedy, severity)
         merged.setdefault(key, []).extend(name for name in hit.nodes if name not in merged.get(key, ()))
-        order.setdefault(key, hit)
     found = []
     for (sentence, remedy, severity), names in merged.items():
         one = len(names) == 1
@@ -351,7 +352,7 @@ def sameness(checks: Sequence[Check], cluster: Cluster) -> List[Row]:
             continue
         values = _comparable(check, cluster)
         usual = usual_value(values)
-        if any(value not in (None, "", "none") for value in values.values()):
+        if any(value not in (0, "none") for value in values.values()):
             rows.append(
                 Row(
                     check=check.id,
@@ -373,7 +374,11 @@ def chosen(checks: Sequence[Check], skip: Sequence[str], severity: Mapping[str, 
     for name, level in severity.items():
         if level not in SEVERITIES:
             raise ValueError(f"check_severity.{name} is {level!r}, wanted one of {', '.join(SEVERITIES)}")
-    return [replace(check, severity=severity.get(check.id, check.severity)) for check in checks if check.id not in skip]
+    return [
+        replace(check, severity=severity[check.id], settled=True) if check.id in severity else check
+        for check in checks
+        if check.id not in skip
+    ]
 
 
 def status_of(findings: Iterable[Finding]) -> int:

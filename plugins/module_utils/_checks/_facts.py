@@ -146,6 +146,9 @@ def _ssh_limits(nodes: Sequence[Mapping[str, Any]]) -> Dict[str, Dict[str, Any]]
         for peer, answer in get(node, "system.ssh", {}).items():
             if answer.get("nofile_hard") is not None:
                 found.setdefault(str(peer), {key: answer.get(key) for key in _LIMITS})
+    for limits in found.values():
+        # No limit is the most that the kernel's own fs.nr_open can be.
+        limits.update({key: 1 << 31 for key in ("nofile_soft", "nofile_hard") if limits[key] == -1})
     return found
 
 

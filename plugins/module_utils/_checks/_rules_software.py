@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Iterator, List
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._checks._check import Check, Cluster, Hit, get, listed
-from ansible_collections.torchfleet.cluster.plugins.module_utils._compat_torch import driver_serves
-from ansible_collections.torchfleet.cluster.plugins.module_utils._versions import parse_cuda, parse_driver
+from ansible_collections.torchfleet.cluster.plugins.module_utils._compat_torch import cuda_release, driver_serves
+from ansible_collections.torchfleet.cluster.plugins.module_utils._versions import parse_driver
 
 PROVISION = "run ansible-playbook playbooks/provision.yml"
 _ALIKE = "all ranks of a run have to load the same; see torch.distributed's notes on collectives"
@@ -84,9 +84,9 @@ _CUDA_REMEDIES = {
 def driver_against_cuda(cluster: Cluster) -> Iterator[Hit]:
     for node in cluster.nodes:
         driver = parse_driver(get(node, "gpu.driver_version"))
-        cuda = parse_cuda(get(node, "runtime.torch.cuda"))
+        cuda = cuda_release(get(node, "runtime.torch.cuda"))
         if driver and cuda and get(node, "runtime.torch.cuda_available") is None and not driver_serves(driver, cuda):
-            yield Hit((str(node["name"]),), {"driver": str(driver), "value": str(cuda)})
+            yield Hit((str(node["name"]),), {"driver": driver.text, "value": get(node, "runtime.torch.cuda")})
 
 
 def shadowed(cluster: Cluster) -> Iterator[Hit]:

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._checks._check import RULES, SAME, SEVERITIES, Check
 
-_FIELDS = tuple(field.name for field in fields(Check))
+_FIELDS = tuple(field.name for field in fields(Check) if field.name != "settled")
 # Where a check's own fact comes from: the output of a command, or the text of a file.
 _SOURCES = ("command", "file")
 
@@ -53,7 +53,7 @@ def read_checks(documents: Mapping[str, Any], known: Sequence[Check]) -> UserChe
             built_in = checks.get(str(raw["id"]))
             given = {key: value for key, value in raw.items() if key in _FIELDS}
             if built_in is not None:
-                checks[built_in.id] = replace(built_in, **given)
+                checks[built_in.id] = replace(built_in, **given, settled="severity" in given)
             else:
                 checks[str(raw["id"])] = _new(raw)
             asked += [{"id": str(raw["id"]), key: raw[key]} for key in _SOURCES if key in raw]

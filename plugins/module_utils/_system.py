@@ -203,8 +203,8 @@ def accelerate_lines(text: str) -> List[str]:
         "distributed_type",
     )
     found = []
-    for line in text.splitlines():
-        key, colon, value = line.strip().strip(",").replace('"', "").partition(":")
+    for line in re.split(r"[\n{},]", text):
+        key, colon, value = line.strip().replace('"', "").partition(":")
         if colon and key.strip() in wanted and value.strip() not in ("", "null"):
             found.append(f"{key.strip()}: {value.strip()}")
     return found

@@ -14,6 +14,8 @@ import recorded
 
 # Not every fault shows in torch, whose import takes seconds on each node.
 QUICK = {"check_import_torch": False}
+# /etc/environment is read when a session begins, and Ansible keeps the one that it has.
+NEW_SESSION = {"ansible_ssh_args": "-o ControlMaster=no -o ControlPath=none"}
 VENV = "/opt/torchfleet/venv"
 SITE = f"{VENV}/lib/python3.11/site-packages"
 
@@ -192,7 +194,7 @@ FAULTS = {
         "library-shadowed",
         r"node2: LD_LIBRARY_PATH puts /opt/old/lib/libnccl\.so\.2 before the nccl that torch brings",
         r"out of LD_LIBRARY_PATH",
-        variables={"ansible_ssh_args": "-o ControlMaster=no -o ControlPath=none"},
+        variables=NEW_SESSION,
     ),
     "memlock low": on(
         "node2",
@@ -253,12 +255,13 @@ FAULTS = {
     ),
     "clock off": on(
         "node3",
-        # All containers share the kernel's clock: libfaketime shows every new process of this node another one.
-        "echo +40 > /etc/faketimerc; echo $(find /usr/lib -name libfaketime.so.1) > /etc/ld.so.preload",
-        "rm /etc/ld.so.preload /etc/faketimerc",
+        # All containers share the kernel's clock: libfaketime shows every session of this node another one.
+        "printf 'LD_PRELOAD=%s\\nFAKETIME=+40\\n' $(find /usr/lib -name libfaketime.so.1) >> /etc/environment",
+        "sed -i '/LD_PRELOAD/d; /FAKETIME/d' /etc/environment",
         "clock",
         r"node3: the clock is (39|40)\.\d s ahead of that of the other nodes",
         r"systemd-timesyncd",
+        variables=NEW_SESSION,
     ),
     "ssh key missing": on(
         "node3",

@@ -154,7 +154,11 @@ def _ssh_limits(nodes: Sequence[Mapping[str, Any]]) -> Dict[str, Dict[str, Any]]
 
 def _session_limits(limits: Mapping[str, Any]) -> Dict[str, Any]:
     """The limits of Ansible's own session, for want of better."""
-    return {f"{name}_{side}": (limits.get(name) or {}).get(side) for name in ("memlock", "nofile") for side in ("soft", "hard")}
+    return {
+        f"{name}_{side}": (limits.get(name) or {}).get(side)
+        for name in ("memlock", "nofile")
+        for side in ("soft", "hard")
+    }
 
 
 # ---- what the report shows

@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import check_members
-from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import read_members
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import acting_host, read_members
 
 
 class ActionModule(ActionBase):
@@ -25,12 +25,11 @@ class ActionModule(ActionBase):
         problems = check_members(hosts)
         if problems:
             raise AnsibleActionFail("Nothing was changed. " + "; ".join(problems))
-        mine = next((host for host in hosts if host["host"] == task_vars["inventory_hostname"]), None)
+        name = acting_host(self._task, task_vars)
+        mine = next((host for host in hosts if host["host"] == name), None)
         if mine is None:
             group = task_vars.get("torchfleet_group") or "train"
-            raise AnsibleActionFail(
-                f"{task_vars['inventory_hostname']} is not in the group {group!r} (torchfleet_group)"
-            )
+            raise AnsibleActionFail(f"{name} is not in the group {group!r} (torchfleet_group)")
         args = dict(self._task.args)
         args["members"] = [{key: host[key] for key in ("name", "address", "aliases")} for host in hosts]
         args["name"] = mine["name"]

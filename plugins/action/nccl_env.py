@@ -14,7 +14,11 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _nccl_env
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import ClusterError
-from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import cluster_from_task_vars, node_name
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import (
+    acting_host,
+    cluster_from_task_vars,
+    node_name,
+)
 
 
 class ActionModule(ActionBase):
@@ -24,7 +28,8 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         task_vars = task_vars or {}
         cluster = cluster_from_task_vars(task_vars, self._templar)
-        node = cluster.node(node_name(task_vars))
+        host = acting_host(self._task, task_vars)
+        node = cluster.node(node_name(task_vars, host))
         try:
             settings = _nccl_env.node_settings(cluster, node)
             texts = {
@@ -34,7 +39,7 @@ class ActionModule(ActionBase):
             }
         except ClusterError as error:
             raise AnsibleActionFail(str(error)) from error
-        facts = task_vars["hostvars"][task_vars["inventory_hostname"]].get("ansible_facts", {})
+        facts = task_vars["hostvars"][host].get("ansible_facts", {})
         found = (facts.get("torchfleet_nccl") or {}).get("variables") or []
         args = {**self._task.args, "texts": texts, "variables": found}
         result = self._execute_module("torchfleet.cluster.nccl_env", module_args=args, task_vars=task_vars)

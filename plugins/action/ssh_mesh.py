@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional
 
-from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _ssh_config
 from ansible_collections.torchfleet.cluster.plugins.module_utils._ssh_trust import KEY_FILE
-from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import cluster_from_task_vars, read_members
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._identities import peers_from_task_vars
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import cluster_from_task_vars
 
-IDENTITY = "__ssh_trust_identity"
 # Stands for a key that is made only in a real run, so that check mode can show the change.
 PENDING = "ssh-ed25519 AAAA"
 
@@ -26,31 +25,10 @@ class ActionModule(ActionBase):
     def run(self, tmp: Optional[str] = None, task_vars: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
         super().run(tmp, task_vars)
         task_vars = task_vars or {}
-        peers, absent = [], []
-        for host in read_members(task_vars, self._templar):
-            identity = task_vars["hostvars"][host["host"]].get(IDENTITY)
-            if not identity or "host_keys" not in identity:
-                absent.append(host["host"])
-                continue
-            peers.append(
-                {
-                    "name": host["name"],
-                    "aliases": host["aliases"],
-                    "address": host["address"],
-                    "port": host["ssh_port"] or 22,
-                    "public_key": identity["public_key"] or PENDING,
-                    "host_keys": identity["host_keys"],
-                    "addresses": identity["addresses"],
-                }
-            )
-        if absent:
-            raise AnsibleActionFail(
-                f"the keys of {', '.join(absent)} are not known in this run: trust needs every member, so run "
-                "without --limit"
-            )
+        peers, _known = peers_from_task_vars(task_vars, self._templar)
         args = {
             **self._task.args,
-            "peers": peers,
+            "peers": [{**peer, "public_key": peer["public_key"] or PENDING} for peer in peers],
             "client_config": _ssh_config.render(cluster_from_task_vars(task_vars, self._templar), f"~/{KEY_FILE}"),
         }
         return self._execute_module(module_name="torchfleet.cluster.ssh_mesh", module_args=args, task_vars=task_vars)

@@ -11,7 +11,8 @@ short_description: Make a node's cluster key and report who the node is to ssh
 version_added: 0.1.0
 description:
   - Makes an ed25519 key for the training user on the node, where there is none. The private key never leaves the node.
-  - Returns the public key, the node's host public keys and its addresses, for M(torchfleet.cluster.ssh_mesh).
+  - Returns the public key, the node's host public keys and its addresses, for M(torchfleet.cluster.ssh_mesh), and what
+    the node knows of the other members, for M(torchfleet.cluster.ssh_identity_check).
 options:
   user:
     description: The training user.
@@ -52,6 +53,11 @@ addresses:
   type: list
   elements: str
   sample: [10.0.0.11, 10.0.1.11]
+known:
+  description: The keys that the node holds of each member in its managed blocks.
+  returned: success
+  type: dict
+  sample: {node2: {public_key: ssh-ed25519 AAAA..., host_keys: [ssh-ed25519 AAAA...]}}
 """
 
 import glob
@@ -62,9 +68,9 @@ import socket
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.torchfleet.cluster.plugins.module_utils import _files
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _files, _managed_block
 from ansible_collections.torchfleet.cluster.plugins.module_utils._hosts_file import local_addresses
-from ansible_collections.torchfleet.cluster.plugins.module_utils._ssh_trust import KEY_FILE, clean_key
+from ansible_collections.torchfleet.cluster.plugins.module_utils._ssh_trust import KEY_FILE, clean_key, records
 
 
 def host_keys(module: AnsibleModule) -> list[str]:
@@ -118,7 +124,20 @@ def main() -> None:
         for path in (private, private + ".pub"):
             os.chown(path, account.pw_uid, account.pw_gid)
     public = _files.read(private + ".pub").strip()
-    module.exit_json(changed=missing, public_key=public, host_keys=keys, addresses=addresses)
+    authorized, known = (
+        _managed_block.split(_files.read(os.path.join(account.pw_dir, ".ssh", name)))[1]
+        for name in ("authorized_keys", "known_hosts")
+    )
+    module.exit_json(
+        changed=missing,
+        public_key=public,
+        host_keys=keys,
+        addresses=addresses,
+        known={
+            name: {"public_key": record.public_key, "host_keys": list(record.host_keys)}
+            for name, record in records(authorized, known).items()
+        },
+    )
 
 
 if __name__ == "__main__":

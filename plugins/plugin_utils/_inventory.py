@@ -79,9 +79,14 @@ def read_members(task_vars: Mapping[str, Any], templar: Any = None) -> list[dict
         raise AnsibleActionFail(str(error)) from error
 
 
-def node_name(task_vars: Mapping[str, Any]) -> str:
-    """The name in the Cluster of the host that a task runs for."""
-    host = str(task_vars["inventory_hostname"])
+def acting_host(task: Any, task_vars: Mapping[str, Any]) -> str:
+    """The inventory's name of the host that a task works on: the one it is delegated to, where it is."""
+    return str(task.delegate_to or task_vars["inventory_hostname"])
+
+
+def node_name(task_vars: Mapping[str, Any], host: str | None = None) -> str:
+    """The name in the Cluster of a host, by default the one that a task runs for."""
+    host = host or str(task_vars["inventory_hostname"])
     return _read(task_vars["hostvars"][host], "hosts_hostname") or host
 
 

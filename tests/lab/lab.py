@@ -62,9 +62,17 @@ class Lab:
     def hosts(self) -> dict[str, Any]:
         return {name: self.host(name) for name in self.nodes}
 
+    def inventory_of(self, *names: str, **variables: dict[str, Any]) -> str:
+        """A file beside the lab's own inventory with these nodes alone; `variables` are added by node."""
+        hosts = {name: {**self.nodes[name], **variables.get(name, {})} for name in names}
+        path = self.folder / f"{'-'.join(names)}.yml"
+        path.write_text(yaml.safe_dump({"train": {**self.inventory["train"], "hosts": hosts}}), encoding="utf-8")
+        return str(path)
+
     def _call(self, name: str, options: tuple[str, ...], cwd: Path, variables: dict[str, Any]) -> dict[str, Any]:
         command = [str(Path(sys.executable).parent / "ansible-playbook"), str(ROOT / "playbooks" / f"{name}.yml")]
-        command += ["-i", str(self.folder / "hosts.yml"), *options]
+        inventory = variables.pop("inventory", None) or str(self.folder / "hosts.yml")
+        command += ["-i", inventory, *options]
         if variables:
             command += ["-e", json.dumps(variables)]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
@@ -79,7 +87,7 @@ class Lab:
         }
 
     def playbook(self, name: str, *options: str, cwd: Path = ROOT, timeout: int = 600, **variables: Any) -> Done:
-        """Run a playbook of the collection on the lab."""
+        """Run a playbook of the collection on the lab, or on another `inventory` of its nodes."""
         call = self._call(name, options, cwd, variables)
         done = subprocess.run(**call, stdout=subprocess.PIPE, timeout=timeout, check=False)
         return Done(done.returncode, done.stdout)

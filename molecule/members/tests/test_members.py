@@ -163,7 +163,7 @@ def test_a_reinstalled_machine_is_refused_until_the_word_is_given(lab, hosts):
 def test_a_new_address_is_followed_everywhere(lab, hosts):
     old = lab.nodes["node4"]["torchfleet_address"]
     new = old.rpartition(".")[0] + ".77"
-    hosts["node4"].run_test(f"ip address add {new}/24 dev eth1 && ip address del {old}/24 dev eth1")
+    hosts["node4"].run_test(f"ip address flush dev eth1 && ip address add {new}/24 dev eth1")
     try:
         moved = lab.inventory_of(*THREE, "node4", node4={"torchfleet_address": new})
         done = lab.playbook("provision", *ROLES, "--limit", "node4", inventory=moved)
@@ -175,5 +175,5 @@ def test_a_new_address_is_followed_everywhere(lab, hosts):
             assert logs_in(hosts["node4"], name)
         assert set(lab.playbook("provision", *ROLES, inventory=moved).changed().values()) == {0}
     finally:
-        hosts["node4"].run_test(f"ip address add {old}/24 dev eth1; ip address del {new}/24 dev eth1")
+        hosts["node4"].run_test(f"ip address flush dev eth1 && ip address add {old}/24 dev eth1")
         assert lab.playbook("provision", *ROLES).code == 0

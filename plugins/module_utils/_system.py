@@ -47,7 +47,7 @@ def _limit(text: str, unit: int = 1) -> Optional[int]:
 
 
 def ssh_problem(err: str, code: int) -> str:
-    """ssh's last words. A changed host key comes with a frame of at-signs and an instruction; the fact is said first."""
+    """ssh's last words. A changed host key comes with a frame of at-signs and instructions; the fact is enough."""
     text = err.replace("\r", "")
     if "IDENTIFICATION HAS CHANGED" in text:
         where = re.search(r"Offending \S+ key in (\S+)", text)
@@ -83,9 +83,8 @@ def parse_firewall(nft: str, iptables: str) -> List[str]:
             found.append(_without_counter(line))
     for raw in iptables.splitlines():
         line = " ".join(raw.split())
-        if re.match(r"-P INPUT (?:DROP|REJECT)\b", line):
-            found.append(line)
-        elif re.match(r"-A (?:INPUT|IN_\S+|ufw\S*input\S*) ", line) and _DROPS.search(line) and "INVALID" not in line:
+        inwards = re.match(r"-A (?:INPUT|IN_\S+|ufw\S*input\S*) ", line) and "INVALID" not in line
+        if re.match(r"-P INPUT (?:DROP|REJECT)\b", line) or (inwards and _DROPS.search(line)):
             found.append(line)
     return list(dict.fromkeys(found))[:20]
 
@@ -96,7 +95,8 @@ def _without_counter(line: str) -> str:
 
 def driver_packages(status: str) -> Tuple[List[str], List[str]]:
     """NVIDIA's driver packages in /var/lib/dpkg/status: those that an upgrade may replace, and those on hold."""
-    free, held = [], []
+    free: List[str] = []
+    held: List[str] = []
     for block in status.split("\n\n"):
         name = re.search(r"^Package: (\S+)", block, re.MULTILINE)
         state = re.search(r"^Status: (\S+) \S+ (\S+)", block, re.MULTILINE)

@@ -81,7 +81,7 @@ def gpus(words: str, check: str, remedy: str, code: int = 0, answer: str | None 
 
 
 LISTEN = (
-    'import socket, time; s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); '
+    "import socket, time; s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); "
     's.bind(("0.0.0.0", 29500)); s.listen(); time.sleep(3600)'
 )
 SCRIPT = "/var/lib/torchfleet/work/digits/train.py"
@@ -287,7 +287,7 @@ FAULTS = {
         "tc qdisc add dev eth1 root tbf rate 50mbit burst 64kb latency 50ms",
         "tc qdisc del dev eth1 root",
         "slow-link",
-        r"node3 .*\d+ Mb/s|node3 to node\d carries \d+ Mb/s, where other pairs carry",
+        r"node3 sends \d+ Mb/s at best with any peer, where [\d.]+ Gb/s are usual",
         r"tc qdisc",
         severity="warn",
         variables={"check_bandwidth_seconds": 0.3},
@@ -415,7 +415,11 @@ FAULTS = {
         also=("gpu-health",),
     ),
     "ECC off on one node": gpus(
-        r"node2 has ECC off, on, node1 and node3 have on", "same-ecc", r"nvidia-smi -e 1", severity="warn", ecc="Disabled"
+        r"node2 has ECC off, on, node1 and node3 have on",
+        "same-ecc",
+        r"nvidia-smi -e 1",
+        severity="warn",
+        ecc="Disabled",
     ),
     "persistence off": gpus(
         r"node2: persistence mode is off on GPU 1",
@@ -479,7 +483,9 @@ def test_fault_is_found(lab, hosts, tmp_path, name):
         for node, command in fault.away.items():
             shell(hosts[node], filled(command))
     words = "\n".join(f"{one['check']}: {one['sentence']} | {one['remedy']}" for one in report["findings"])
-    hits = [one for one in report["findings"] if one["check"] == fault.check and re.search(fault.words, one["sentence"])]
+    hits = [
+        one for one in report["findings"] if one["check"] == fault.check and re.search(fault.words, one["sentence"])
+    ]
     assert hits, words or done.output
     assert re.search(fault.remedy, hits[0]["remedy"]), words
     assert hits[0]["severity"] == fault.severity
@@ -559,4 +565,3 @@ def test_a_misspelt_check_is_refused_before_anything_is_asked(lab, tmp_path):
     done = lab.playbook("check", cwd=tmp_path, check_dir=str(tmp_path))
     assert done.code == 2
     assert "mine.yml, check rack: fiel is unknown: did you mean file?" in " ".join(done.output.split())
-

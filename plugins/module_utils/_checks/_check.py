@@ -62,12 +62,12 @@ class Check:
 
     `reads` is a path into the facts of a node: keys with dots between them, `[]` for every item of a list. `rule` is a
     mapping of one key (see RULES, or `same`), or a function of the whole cluster. `where` is a path: only nodes on
-    which it leads to something are looked at. `unit` (`bytes`) is how values are shown. `settled` says that the user chose
-    the severity, which then holds for every hit.
+    which it leads to something are looked at. `unit` (`bytes`) is how values are shown. `settled` says that the user
+    chose the severity, which then holds for every hit.
 
-    Sentence and remedy are templates: `{nodes}`, `{has}` and `{is}` (which agree with the nodes in number), `{value}`,
-    `{wanted}`, with `same` also `{usual}` and `{others}`, `{item[key]}` for a key of the last item of a list, and
-    `{settings[name]}`.
+    Sentence and remedy are templates: `{nodes}`, `{has}`, `{is}` and `{does}` (which agree with the nodes in number),
+    `{value}`, `{wanted}`, with `same` also `{usual}`, `{release}` (the usual version without its local part), `{others}`
+    and `{others_have}`, `{item[key]}` for a key of the last item of a list, and `{settings[name]}`.
     """
 
     id: str
@@ -227,10 +227,8 @@ def fill(template: str, fields: Mapping[str, Any]) -> str:
 # ---- the matcher
 
 
-def _per_value(check: Check, cluster: Cluster) -> Iterator[Hit]:
-    rule = check.rule
-    assert not callable(rule)  # noqa: S101 - narrows the type
-    (name, wanted), *_rest = rule.items()
+def _per_value(check: Check, rule: Mapping[str, Any], cluster: Cluster) -> Iterator[Hit]:
+    ((name, wanted),) = rule.items()
     good = RULES[name]
     for node in cluster.nodes:
         if check.where and not get(node, check.where):
@@ -283,6 +281,7 @@ def _same(check: Check, cluster: Cluster) -> Iterator[Hit]:
             {
                 "value": shown(value, check.unit),
                 "usual": shown(usual, check.unit),
+                "release": shown(usual, check.unit).partition("+")[0],
                 "others": listed(usual_nodes, 3) if len(usual_nodes) < 3 else f"the other {len(usual_nodes)} nodes",
                 "others_have": "has" if len(usual_nodes) == 1 else "have",
             },
@@ -292,7 +291,7 @@ def _same(check: Check, cluster: Cluster) -> Iterator[Hit]:
 def _hits(check: Check, cluster: Cluster) -> Iterable[Hit]:
     if callable(check.rule):
         return check.rule(cluster)
-    return _same(check, cluster) if "same" in check.rule else _per_value(check, cluster)
+    return _same(check, cluster) if "same" in check.rule else _per_value(check, check.rule, cluster)
 
 
 def run_check(check: Check, cluster: Cluster) -> List[Finding]:

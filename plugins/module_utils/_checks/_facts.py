@@ -91,7 +91,7 @@ def _choose(nodes: List[Dict[str, Any]], members: Sequence[Mapping[str, Any]], n
         for node in nodes
     ]
     links = [link for node in nodes for link in node.get("links") or ()]
-    if not described or not links and len(described) > 1:
+    if not described or (not links and len(described) > 1):
         return ""
     try:
         choice = choose_network(described, links, network)

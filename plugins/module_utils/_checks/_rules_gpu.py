@@ -175,7 +175,7 @@ def peer_access(cluster: Cluster) -> Iterator[Hit]:
             yield Hit(
                 (str(node["name"]),),
                 {"value": len(acs.get("redirecting") or ())},
-                sentence="{nodes}: PCIe ACS sends the traffic between devices through the processor, at {value} bridges",
+                sentence="{nodes}: PCIe ACS sends traffic between devices through the processor, at {value} bridges",
                 remedy="switch ACS off in the firmware (BIOS) setup, or at each boot with setpci on those bridges",
             )
         if iommu.get("status") == "translated":
@@ -251,7 +251,7 @@ CHECKS = (
         "GPUs:",
         "gpu.gpus.count",
         "warn",
-        "look why GPUs are missing; where it is meant so, set torchfleet_slots for each node, or check_skip: [same-gpu-count]",
+        "look why GPUs are missing; if it is meant so: torchfleet_slots for each node, check_skip: [same-gpu-count]",
         "launchers deal one rank a GPU",
     ),
     _alike(

@@ -250,7 +250,7 @@ CHECKS = (
         severity="warn",
         sentence="{nodes}: ssh sessions may open {value} files at most, wanted {wanted}",
         remedy="`* - nofile 1048576` in /etc/security/limits.d/90-torchfleet.conf, then log in anew",
-        source="each rank holds sockets to its peers and files of every DataLoader worker; the kernel's own limit is 4096",
+        source="a rank holds sockets to its peers and files of DataLoader workers; the kernel's own limit is 4096",
     ),
     Check(
         id="nofile-soft",

@@ -106,11 +106,11 @@ def ssh_pairs(cluster: Cluster) -> Iterator[Hit]:
     from_node: Dict[Tuple[Tuple[str, ...], str], List[str]] = {}
     for (peer, why), sources in broken.items():
         from_node.setdefault((tuple(sources), why), []).append(peer)
-    for (sources, why), peers in from_node.items():
+    for (nodes, why), peers in from_node.items():
         remedy = next((text for words, text in _SSH_CAUSES if words in why.lower()), TRUST)
         if "host key" in why.lower():
             remedy = f"{{value}} {remedy}"
-        yield Hit(sources, {"value": listed(peers), "why": why, "node": listed(sources)}, remedy=remedy)
+        yield Hit(nodes, {"value": listed(peers), "why": why, "node": listed(nodes)}, remedy=remedy)
 
 
 def noisy_shells(cluster: Cluster) -> Iterator[Hit]:
@@ -184,9 +184,9 @@ def reachability(cluster: Cluster) -> Iterator[Hit]:
         hint = f"; {target} has the rule `{rules[0]}`" if rules and matrix.why(i, j) in ("timeout", "refused") else ""
         sources = {matrix.owner[source] for source, _target in culprit}
         targets = {matrix.owner[target] for _source, target in culprit}
-        nodes = targets if len(targets) == 1 else sources
+        owners = targets if len(targets) == 1 else sources
         yield Hit(
-            tuple(matrix.names[owner] for owner in sorted(nodes)),
+            tuple(matrix.names[owner] for owner in sorted(owners)),
             {"value": matrix.complaint(culprit), "advice": matrix.remedy(i, j) + hint},
             severity="" if training.intersection(culprit) else "warn",
         )
@@ -209,8 +209,8 @@ def path_mtu(cluster: Cluster) -> Iterator[Hit]:
     }
     for i, j in training_pairs(cluster, matrix):
         found = matrix.path_mtu(i, j)
-        ends = [mtus.get(matrix.candidates[place].address) for place in (i, j)]
-        known = [int(mtu) for mtu in ends if mtu]
+        set_to = [mtus.get(matrix.candidates[place].address) for place in (i, j)]
+        known = [int(mtu) for mtu in set_to if mtu]
         if matrix.ok(i, j) and found and known and found < min(known):
             source, target = (matrix.names[matrix.owner[place]] for place in (i, j))
             low.setdefault((found, min(known)), []).append(f"{source} to {target}")
@@ -220,32 +220,38 @@ def path_mtu(cluster: Cluster) -> Iterator[Hit]:
 
 
 def slow_links(cluster: Cluster) -> Iterator[Hit]:
-    """A node, or else a pair, that carries less than half of what is usual between the others."""
+    """A node that sends or receives, or else a pair that carries, less than half of what is usual."""
     matrix = matrix_of(cluster)
     rates = {pair: matrix.measured[pair] for pair in training_pairs(cluster, matrix) if pair in matrix.measured}
-    if len(rates) < 2:
+    if not rates:
         return
-    usual = _median(list(rates.values()))
-    best = {}
-    for node in range(len(matrix.names)):
-        own = [rate for (i, j), rate in rates.items() if node in (matrix.owner[i], matrix.owner[j])]
-        if own:
-            best[node] = max(own)
-    top = max(best.values(), default=0.0)
-    slow = {node for node, rate in best.items() if rate < max(usual, top) / 2}
-    for node in sorted(slow):
+    # By node and direction: 0 sends, 1 receives.
+    best: Dict[Tuple[int, int], float] = {}
+    for pair, rate in rates.items():
+        for direction in (0, 1):
+            key = (matrix.owner[pair[direction]], direction)
+            best[key] = max(best.get(key, 0.0), rate)
+    nodes = sorted({node for node, _direction in best})
+    usual = _median([max(best.get((node, direction), 0.0) for direction in (0, 1)) for node in nodes])
+    slow = {key for key, rate in best.items() if rate < usual / 2}
+    for node, direction in sorted(slow):
         yield Hit(
             (matrix.names[node],),
-            {"value": _rate(best[node]), "usual": _rate(max(usual, top))},
-            sentence="{nodes} {has} a slow link: {value} at best with any peer, where others have {usual}",
+            {
+                "value": _rate(best[node, direction]),
+                "usual": _rate(usual),
+                "verb": ("sends", "receives")[direction],
+            },
+            sentence="{nodes} {verb} {value} at best with any peer, where {usual} are usual",
         )
     for (i, j), rate in rates.items():
-        if rate < top / 2 and not slow & {matrix.owner[i], matrix.owner[j]}:
-            source, target = (matrix.names[matrix.owner[place]] for place in (i, j))
+        source, target = matrix.owner[i], matrix.owner[j]
+        if rate < usual / 2 and not slow & {(source, 0), (target, 1)}:
+            pair_name = f"{matrix.names[source]} to {matrix.names[target]}"
             yield Hit(
-                (source, target),
-                {"value": _rate(rate), "usual": _rate(top), "pair": f"{source} to {target}"},
-                sentence="{pair} carries {value}, where other pairs carry {usual}",
+                (matrix.names[source], matrix.names[target]),
+                {"value": _rate(rate), "usual": _rate(usual), "pair": pair_name},
+                sentence="{pair} carries {value}, where {usual} are usual",
             )
 
 
@@ -358,7 +364,7 @@ CHECKS = (
         rule=loopback_names,
         severity="fail",
         sentence="{nodes}: the name {value} resolves to {address}, which gloo and torch would tell the peers",
-        remedy="run ansible-playbook playbooks/provision.yml -t hosts (it takes the name off the loopback line in /etc/hosts)",
+        remedy="run ansible-playbook playbooks/provision.yml -t hosts, which takes it off the loopback line",
         source="gloo and torch.distributed advertise the address that the host name resolves to",
     ),
     Check(
@@ -401,7 +407,7 @@ CHECKS = (
         reads="system.ssh",
         rule=noisy_shells,
         severity="fail",
-        sentence="{nodes}: the shell of an ssh session prints by itself ({value}), which breaks rsync, scp and launchers",
+        sentence="{nodes}: the shell of an ssh session prints by itself ({value}), which breaks rsync and launchers",
         remedy="move what prints in ~/.bashrc behind `case $- in *i*) ;; *) return;; esac`",
         source="rsync(1): is your shell clean?",
     ),

@@ -99,7 +99,7 @@ def shadowed(cluster: Cluster) -> Iterator[Hit]:
                 yield Hit(
                     (str(node["name"]),),
                     {**values, "value": listed([str(path) for path in library["ahead"]], 2)},
-                    sentence="{nodes}: LD_LIBRARY_PATH leads to {value}; torch takes its own {library}, other programs do not",
+                    sentence="{nodes}: LD_LIBRARY_PATH leads to {value}; torch takes its own {library}, others do not",
                     severity="warn",
                 )
 
@@ -107,7 +107,8 @@ def shadowed(cluster: Cluster) -> Iterator[Hit]:
 def same_interpreters(cluster: Cluster) -> Iterator[Hit]:
     """A package that some nodes have and others lack."""
     for package in ("accelerate", "deepspeed", "colossalai"):
-        with_it, without = [], []
+        with_it: List[str] = []
+        without: List[str] = []
         for node in cluster.nodes:
             packages = get(node, "runtime.packages")
             if packages and get(node, "runtime.python.status") == "ok":
@@ -128,7 +129,7 @@ def _packages() -> List[Check]:
         ("triton", "warn"),
         ("numpy", "warn"),
     ):
-        wanted = "pytorch_version: {usual}" if name == "torch" else f"pytorch_extra_packages: ['{name}=={{usual}}']"
+        wanted = "pytorch_version: {release}" if name == "torch" else f"pytorch_extra_packages: ['{name}=={{release}}']"
         checks.append(
             same(
                 f"same-{name}",
@@ -261,7 +262,7 @@ CHECKS = (
         rule=shadowed,
         severity="fail",
         sentence="{nodes}: {by} puts {value} before the {library} that torch brings",
-        remedy="take that folder out of LD_LIBRARY_PATH (/etc/environment, /etc/profile.d, ~/.bashrc), or remove the copy",
+        remedy="take it out of LD_LIBRARY_PATH (/etc/environment, /etc/profile.d, ~/.bashrc), or remove the copy",
         source="search order of ld.so(8); torch's wheels are tested with the libraries that they bring",
     ),
     Check(

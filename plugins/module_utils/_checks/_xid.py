@@ -108,7 +108,8 @@ _LINE = re.compile(
     r"(?:\[\s*(?P<at>\d+\.\d+)\])?.*?NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)\): (?P<xid>\d+),?\s*(?P<text>.*)"
 )
 _SWITCH = re.compile(
-    r"(?:\[\s*(?P<at>\d+\.\d+)\])?.*?nvswitch\d*: SXid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)\): (?P<xid>\d+),?\s*(?P<text>.*)"
+    r"(?:\[\s*(?P<at>\d+\.\d+)\])?.*?nvswitch\d*: SXid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)\): "
+    r"(?P<xid>\d+),?\s*(?P<text>.*)"
 )
 _RECOVERY = re.compile(r"changed from .* to \S+ \((?P<action>[^)]*)\)")
 _ACTION_WORDS = (("none", "ignore"), ("reset", "reset"), ("reboot", "reboot"), ("drain", "reset"))

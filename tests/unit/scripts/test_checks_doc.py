@@ -15,6 +15,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def test_documentation_is_what_the_checks_say():
     done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "checks_doc.py"), "--check"], capture_output=True, text=True, check=False
+        [sys.executable, str(ROOT / "scripts" / "checks_doc.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -352,22 +352,26 @@ FOUND: List[Tuple[str, Callable[[Nodes], None], str, str, str]] = [
     ),
     (
         "slow-link",
+        both(*(set_(f"probed/links/{n}/bandwidth_mbps", 95.0) for n in (0, 1))),
+        "warn",
+        r"^gpu2 sends 95 Mb/s at best with any peer, where 9\.0 Gb/s are usual",
+        "cable",
+    ),
+    (
+        "slow-link",
         both(
-            *(set_(f"probed/links/{n}/bandwidth_mbps", 95.0) for n in (0, 1)),
-            set_("probed/links/1/bandwidth_mbps", 95.0, "gpu1"),
-            set_("probed/links/1/bandwidth_mbps", 9000.0, "gpu1"),
             set_("probed/links/0/bandwidth_mbps", 95.0, "gpu1"),
             set_("probed/links/1/bandwidth_mbps", 95.0, "gpu3"),
         ),
         "warn",
-        r"gpu2 has a slow link: 95 Mb/s at best with any peer, where others have 9\.0 Gb/s",
+        r"^gpu2 receives 95 Mb/s at best with any peer",
         "cable",
     ),
     (
         "slow-link",
         set_(f"{LINK}/bandwidth_mbps", 95.0),
         "warn",
-        r"gpu2 to gpu1 carries 95 Mb/s, where other pairs carry 9\.0 Gb/s",
+        r"^gpu2 to gpu1 carries 95 Mb/s, where 9\.0 Gb/s are usual",
         "cable",
     ),
     (

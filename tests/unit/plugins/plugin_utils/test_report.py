@@ -141,7 +141,20 @@ def test_a_file_that_is_no_report_is_no_last_check(tmp_path):
 def test_table_for_people():
     lines = _report.as_text(report()).splitlines()
     assert lines[0].split() == ["node", "address", "GPUs", "driver", "torch", "clock", "verdict"]
-    assert lines[1].split() == "gpu1 * eth1 10.0.1.11 2 x NVIDIA H100 580.65.06 2.13.0+cu128 - fail".split()
+    assert lines[1].split() == [
+        "gpu1",
+        "*",
+        "eth1",
+        "10.0.1.11",
+        "2",
+        "x",
+        "NVIDIA",
+        "H100",
+        "580.65.06",
+        "2.13.0+cu128",
+        "-",
+        "fail",
+    ]
     assert "FAIL  gpu2 has torch 2.12.0, gpu1 and gpu3 have 1.2.3" in lines
     assert any(line.startswith("      fix: put `pytorch_version: 1.2.3`") for line in lines)
     assert lines[-1].endswith("2 failures and 3 warnings (6.2 s)")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
 import yaml
 from ansible.errors import AnsibleActionFail
@@ -30,6 +31,13 @@ FACTS = {
 }
 
 
+def peers(members: Sequence[Mapping[str, Any]], ssh: str) -> dict[str, list[str]]:
+    """Whom each host logs in to: every member, or the next one alone."""
+    names = [str(member["name"]) for member in members]
+    following = [*names[1:], *names[:1]]
+    return {str(member["host"]): names if ssh == "all" else [next_one] for member, next_one in zip(members, following)}
+
+
 class ActionModule(ActionBase):
     TRANSFERS_FILES = False
     _requires_connection = False
@@ -48,6 +56,7 @@ class ActionModule(ActionBase):
                 "runs": {"type": "list", "elements": "path", "default": []},
                 "began": {"type": "float", "default": 0},
                 "network": {"type": "list", "elements": "str"},
+                "ssh": {"type": "str", "choices": ["all", "ring"], "default": "all"},
             }
         )
         try:
@@ -63,6 +72,7 @@ class ActionModule(ActionBase):
                 "began": time.time(),
                 "names": [member["name"] for member in members],
                 "nodes": {member["host"]: member["name"] for member in members},
+                "peers": peers(members, args["ssh"]),
                 "probe_id": f"check-{time.time_ns()}",
                 "own": [dict(asked) for asked in own.asked],
                 "master_port": self._option(task_vars, "torchfleet_master_port", DEFAULT_MASTER_PORT),

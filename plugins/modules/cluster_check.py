@@ -53,6 +53,11 @@ options:
     description: Networks in CIDR notation that the training may use.
     type: list
     elements: str
+  ssh:
+    description: Whom each node logs in to, V(all) members or, in a V(ring), the next one alone.
+    type: str
+    choices: [all, ring]
+    default: all
 attributes:
   check_mode:
     support: full
@@ -120,6 +125,11 @@ nodes:
   returned: when O(state=planned)
   type: dict
   sample: {"node1": node1}
+peers:
+  description: For each host of the inventory, the names that it logs in to.
+  returned: when O(state=planned)
+  type: dict
+  sample: {"node1": [node1, node2]}
 probe_id:
   description: A name for the probe of this check.
   returned: when O(state=planned)

@@ -66,8 +66,8 @@ class Check:
     chose the severity, which then holds for every hit.
 
     Sentence and remedy are templates: `{nodes}`, `{has}`, `{is}` and `{does}` (which agree with the nodes in number),
-    `{value}`, `{wanted}`, with `same` also `{usual}`, `{release}` (the usual version without its local part), `{others}`
-    and `{others_have}`, `{item[key]}` for a key of the last item of a list, and `{settings[name]}`.
+    `{value}`, `{wanted}`, with `same` also `{usual}`, `{release}` (the usual version without its local part),
+    `{others}` and `{others_have}`, `{item[key]}` for a key of the last item of a list, and `{settings[name]}`.
     """
 
     id: str

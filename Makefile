@@ -2,6 +2,8 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 BIN := $(CURDIR)/.venv/bin
+# Scenarios of test-full alone.
+FULL := check
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/playbooks/collections:$(HOME)/.ansible/collections
 export PATH := $(BIN):$(PATH)
@@ -20,6 +22,7 @@ demo: venv ## Three container nodes, provisioned, and one model trained over all
 test: lint unit molecule ## Lint, unit tests, and the molecule scenarios on real labs
 
 test-full: test clients ## The same, and the long suites: real clients, faults, scale
+	@scripts/molecule.sh $(FULL)
 
 lint: venv ## All gates: a minute
 	@scripts/lint.sh

@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import shlex
 import time
-from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from pathlib import Path, PurePosixPath
+from typing import Any, Dict, Mapping, Optional
 
 from ansible import context
 from ansible.errors import AnsibleActionFail
@@ -24,6 +25,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import
     to_dict,
 )
 from ansible_collections.torchfleet.cluster.plugins.module_utils._launchers import plan as make_plan
+from ansible_collections.torchfleet.cluster.plugins.module_utils._preflight import version_problems
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _node_scripts, _runs
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import cluster_from_task_vars, members
 
@@ -95,6 +97,14 @@ def seconds(variable: str, value: Any) -> float:
         raise ClusterError([f"{variable} is {value!r}, wanted seconds, 0 or more"]) from None
 
 
+def hashes(local_workdir: Path, job: Job) -> Dict[str, str]:
+    """What each node has to have in place before it starts: the script as it is here."""
+    if job.script is None:
+        return {}
+    text = (local_workdir / job.script).read_bytes()
+    return {str(PurePosixPath(job.workdir) / job.script): hashlib.sha256(text).hexdigest()}
+
+
 class ActionModule(ActionBase):
     _requires_connection = False
     _supports_check_mode = True
@@ -105,8 +115,24 @@ class ActionModule(ActionBase):
         args = self._task.args
         cluster = cluster_from_task_vars(task_vars, self._templar)
         reports = self._reports(task_vars, cluster)
-        problems = [f"{name}: {problem}" for name, report in reports.items() for problem in report.get("problems", ())]
-        problems += self._sameness(reports)
+        port = reports.get(cluster.head.name, {}).get("master_port")
+        if port:
+            cluster = dataclasses.replace(cluster, master_port=int(port))
+        found = [f"{name}: {problem}" for name, report in reports.items() for problem in report.get("problems", ())]
+        versions = {name: report.get("versions") or {} for name, report in reports.items()}
+        found += version_problems(versions, list(args.get("packages") or ["torch"]))
+        notes = [
+            f"{name}: {note}"
+            for name, report in reports.items()
+            for note in [*report.get("warnings_found", ()), *(f"ended {left}" for left in report.get("ended", ()))]
+        ]
+        problems = []
+        if args.get("skip_preflight"):
+            notes += [f"{problem} (launch_skip_preflight)" for problem in found]
+        else:
+            problems += found
+        for note in notes:
+            self._display.warning(note)
         forks = context.CLIARGS.get("forks") or 5
         if forks < len(cluster.nodes):
             problems.append(
@@ -144,6 +170,7 @@ class ActionModule(ActionBase):
                 "env": dict(node.env),
                 "cwd": node.cwd,
                 "files": dict(node.files),
+                "sha256": hashes(local_workdir, job),
             }
         if not self._task.check_mode:
             if folder.exists():
@@ -160,7 +187,8 @@ class ActionModule(ActionBase):
                 "state": "planned",
                 "job": {**to_dict(job), "local_workdir": str(local_workdir)},
                 "plan": shown,
-                "versions": {name: report.get("versions", {}) for name, report in reports.items()},
+                "preflight": {"skipped": bool(args.get("skip_preflight")), "notes": notes},
+                "versions": versions,
                 "times": {"planned": time.time()},
             }
             _runs.write_json(folder / _runs.MANIFEST, {**result["manifest"], "controller": _runs.controller()})
@@ -180,22 +208,6 @@ class ActionModule(ActionBase):
                 }
             reports[host["name"]] = report
         return reports
-
-    @staticmethod
-    def _sameness(reports: Mapping[str, Mapping[str, Any]]) -> List[str]:
-        """Versions that differ between nodes: ranks with different torch hang or fail in the first collective."""
-        problems = []
-        for package in ("torch", "python"):
-            found: Dict[str, List[str]] = {}
-            for name, report in reports.items():
-                version = str((report.get("versions") or {}).get(package, ""))
-                if version:
-                    key = ".".join(version.split(".")[:2]) if package == "python" else version
-                    found.setdefault(key, []).append(name)
-            if len(found) > 1:
-                odd = "; ".join(f"{version} on {', '.join(names)}" for version, names in sorted(found.items()))
-                problems.append(f"{package} differs between the nodes ({odd}): run provision.yml")
-        return problems
 
     def _job(self, args: Mapping[str, Any], cluster: Cluster) -> tuple[Job, Path]:
         script, module = args.get("script"), args.get("module")

@@ -70,6 +70,16 @@ options:
     description: Seconds between the polite and the forced end of the run.
     type: float
     default: 0
+  packages:
+    description: Packages whose versions have to be the same on all nodes.
+    type: list
+    elements: str
+    default: [torch]
+  skip_preflight:
+    description:
+      - Start in spite of what M(torchfleet.cluster.launch_preflight) found. It is shown, and kept in the manifest.
+    type: bool
+    default: false
 attributes:
   action:
     support: full

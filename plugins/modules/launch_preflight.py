@@ -10,8 +10,9 @@ module: launch_preflight
 short_description: Look whether a node can take its part in a run
 version_added: 0.1.0
 description:
-  - Looks, in one call and well under a second, at what a run needs on the node; changes nothing and never fails for
-    what it finds. Everything that stands in the way is one sentence in RV(problems).
+  - Looks, in one call, at what a run needs on the node, and never fails for what it finds. Everything that stands in
+    the way is one sentence in RV(problems).
+  - Ends processes of O(user) that are left of runs whose supervisor is gone; changes nothing else.
 options:
   python:
     description: The interpreter of the training.
@@ -34,13 +35,53 @@ options:
     type: list
     elements: str
     default: [torch, numpy]
+  port_auto:
+    description: Take another port where O(master_port) is held.
+    type: bool
+    default: false
+  overlap:
+    description: Allow other runs on the node.
+    type: bool
+    default: false
+  gpus:
+    description: The node's GPUs, with their processes, as M(torchfleet.cluster.gpu_facts) lists them.
+    type: list
+    elements: dict
+    default: []
+  busy_gpus:
+    description: Allow processes of others on the GPUs.
+    type: bool
+    default: false
+  slots:
+    description: Ranks that are planned on the node; V(0) is one for each GPU.
+    type: int
+    default: 0
+  names:
+    description: Names of members that must not resolve to loopback.
+    type: list
+    elements: str
+    default: []
+  ssh_peers:
+    description: Nodes that O(user) has to reach over ssh from here.
+    type: list
+    elements: str
+    default: []
+  paths:
+    description: Folders, or folders to be, for logs and checkpoints.
+    type: list
+    elements: path
+    default: []
+  min_free_bytes:
+    description: Bytes that must be free at each of O(paths).
+    type: int
+    default: 0
 attributes:
   check_mode:
     support: full
-    description: It changes nothing in any mode.
+    description: What is left of dead runs is named, and not ended.
   diff_mode:
     support: none
-    description: It changes nothing.
+    description: There is no text to compare.
 author:
   - The torchfleet authors (@torchfleet)
 """
@@ -59,6 +100,23 @@ problems:
   type: list
   elements: str
   sample: []
+warnings_found:
+  description: What may go wrong later, one sentence each.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+ended:
+  description: Processes that were left of dead runs and were ended.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+master_port:
+  description: The port to use; another than O(master_port) where that is held and O(port_auto) is set.
+  returned: success
+  type: int
+  sample: 29500
 interface:
   description: The interface that carries the address.
   returned: success
@@ -80,11 +138,17 @@ import errno
 import json
 import os
 import pwd
+import resource
+import shutil
+import signal
 import socket
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _preflight
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import normalise_address
 from ansible_collections.torchfleet.cluster.plugins.module_utils._hosts_file import local_addresses, ownership_problem
 
@@ -147,17 +211,82 @@ def port_holder(port: int) -> str:
     return "another process"
 
 
-def port_problem(address: str, port: int) -> str | None:
+def is_held(address: str, port: int) -> bool:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
         except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                return None
-            return f"port {port} is held by {port_holder(port)}: end it, or set torchfleet_master_port to another port"
-    return None
+            return error.errno == errno.EADDRINUSE
+    return False
+
+
+def processes() -> list[_preflight.Process]:
+    found = []
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        try:
+            uid = os.stat(f"/proc/{pid}").st_uid
+            with open(f"/proc/{pid}/cmdline", "rb") as stream:
+                command = stream.read()
+            with open(f"/proc/{pid}/environ", "rb") as stream:
+                environ = stream.read()
+        except OSError:
+            continue
+        try:
+            user = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            user = str(uid)
+        found.append(_preflight.read_process(pid, user, command, environ))
+    return found
+
+
+def end(stale: list[_preflight.Process]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for process in stale:
+            try:
+                os.kill(process.pid, number)
+            except ProcessLookupError:
+                continue
+        deadline = time.monotonic() + 3
+        while time.monotonic() < deadline and any(os.path.exists(f"/proc/{process.pid}/exe") for process in stale):
+            time.sleep(0.05)
+
+
+def resolve(names: list[str]) -> dict[str, list[str]]:
+    found = {}
+    for name in names:
+        try:
+            found[name] = [str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
+        except OSError:
+            found[name] = []
+    return found
+
+
+def free_bytes(path: str) -> int:
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return shutil.disk_usage(path).free
+
+
+def memlock() -> float:
+    """What the run's processes can have: root's units are given all."""
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+    return float("inf") if limit == resource.RLIM_INFINITY or os.geteuid() == 0 else limit
+
+
+def ssh_problems(module: AnsibleModule, account: pwd.struct_passwd, peers: list[str]) -> list[str]:
+    ssh = module.get_bin_path("ssh", True)
+
+    def log_in(peer: str) -> str:
+        command = [ssh, "-n", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "--", peer, "true"]
+        code, _out, err = as_user(account, command, 10)
+        words = err.strip().splitlines()
+        reason = words[-1] if words else f"exit status {code}"
+        return f"{account.pw_name} cannot log in to {peer}: {reason}: run provision.yml -t ssh_trust" if code else ""
+
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        return [problem for problem in pool.map(log_in, peers) if problem]
 
 
 def main() -> None:
@@ -168,6 +297,15 @@ def main() -> None:
             "user": {"type": "str", "default": "root"},
             "master_port": {"type": "int", "default": 0},
             "packages": {"type": "list", "elements": "str", "default": ["torch", "numpy"]},
+            "port_auto": {"type": "bool", "default": False},
+            "overlap": {"type": "bool", "default": False},
+            "gpus": {"type": "list", "elements": "dict", "default": []},
+            "busy_gpus": {"type": "bool", "default": False},
+            "slots": {"type": "int", "default": 0},
+            "names": {"type": "list", "elements": "str", "default": []},
+            "ssh_peers": {"type": "list", "elements": "str", "default": []},
+            "paths": {"type": "list", "elements": "path", "default": []},
+            "min_free_bytes": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )
@@ -194,18 +332,49 @@ def main() -> None:
             wanted = params["packages"][:1]
             problems += [f"{python} has no {name}: run provision.yml" for name in wanted if name not in versions]
 
+    if account and params["ssh_peers"]:
+        problems += ssh_problems(module, account, params["ssh_peers"])
+    seen = processes()
+    live, stale = _preflight.split_runs(seen)
+    ended = []
+    for run_id, left in stale.items():
+        if left[0].user != params["user"]:
+            problems.append(f"{left[0]} is left of run {run_id}: it is for {left[0].user} to end")
+        elif not module.check_mode:
+            end(left)
+        ended += [f"{process}, left of run {run_id}" for process in left if process.user == params["user"]]
+    if not params["overlap"]:
+        problems += _preflight.overlap_problems(live)
+    if not params["busy_gpus"]:
+        by_pid = {process.pid: process for process in seen}
+        problems += _preflight.gpu_problems(params["gpus"], params["slots"], by_pid, params["overlap"])
+    problems += _preflight.name_problems(resolve(params["names"]))
+    problems += _preflight.space_problems(
+        {path: free_bytes(path) for path in params["paths"]}, params["min_free_bytes"]
+    )
+    shm = free_bytes("/dev/shm") if os.path.isdir("/dev/shm") else None
+    warnings = _preflight.memory_warnings(shm, os.path.isdir("/sys/class/infiniband"), memlock())
+
     code, out, err = module.run_command([module.get_bin_path("ip", True, ["/sbin", "/usr/sbin"]), "-j", "addr"])
     local = local_addresses(out) if code == 0 else {}
     owner = ownership_problem(host, params["address"], local)
     if owner:
         problems.append(owner.partition(": ")[2])
-    elif params["master_port"]:
-        held = port_problem(params["address"], params["master_port"])
-        if held:
-            problems.append(held)
+    port = params["master_port"]
+    if port and not owner and is_held(params["address"], port):
+        others = (other for other in range(port + 1, min(port + 200, 65536)) if not is_held(params["address"], other))
+        free = next(others, None)
+        if params["port_auto"] and free:
+            warnings.append(f"port {port} is held by {port_holder(port)}: port {free} is taken in its place")
+            port = free
+        else:
+            problems.append(_preflight.port_problem(port, port_holder(port), free))
     module.exit_json(
-        changed=False,
+        changed=bool(ended),
         problems=problems,
+        warnings_found=warnings,
+        ended=ended,
+        master_port=port,
         versions=versions,
         interface=local.get(str(normalise_address(params["address"]))),
         rsync=module.get_bin_path("rsync") is not None,

@@ -21,6 +21,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
+import hashlib
 import json
 import os
 import pwd
@@ -97,6 +99,14 @@ def raise_limits() -> None:
             resource.setrlimit(name, (hard, hard))
 
 
+def check_files(wanted: Dict[str, str]) -> None:
+    """Raises OSError where a file is not the one that was planned with, by its SHA-256."""
+    for path, digest in wanted.items():
+        with open(path, "rb") as stream:
+            if hashlib.sha256(stream.read()).hexdigest() != digest:
+                raise OSError(errno.EINVAL, "is not the file that the controller has: it was changed meanwhile", path)
+
+
 def run(run_dir: str) -> int:
     plan = read_json(os.path.join(run_dir, "plan.json"))
     started = time.time()
@@ -120,6 +130,7 @@ def run(run_dir: str) -> int:
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
     try:
+        check_files(plan.get("sha256") or {})
         launcher = subprocess.Popen(
             plan["argv"],
             env=plan["env"],
@@ -130,7 +141,7 @@ def run(run_dir: str) -> int:
             start_new_session=True,
         )
     except OSError as error:
-        words = "{}: {}".format(error.filename or plan["argv"][0], error.strerror)
+        words = "{}: {}".format(error.filename or plan["argv"][0], error.strerror or error)
         log.write((f"cannot start: {words}\n").encode())
         write_json(
             os.path.join(run_dir, "exit.json"),

@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("ansible", reason="action plugins raise ansible-core's errors")
 
 from ansible_collections.torchfleet.cluster.plugins.action.launch_plan import (
-    ActionModule,
     as_text,
     default_run_id,
+    hashes,
     script_in,
     seconds,
     with_interfaces,
@@ -189,40 +189,8 @@ def test_interfaces_come_from_the_preflight_where_none_was_chosen() -> None:
     assert [node.interface for node in with_interfaces(CLUSTER, {}).nodes] == [None, "ib0"]
 
 
-def versions(**found: dict[str, str]) -> dict[str, Any]:
-    return {name: {"versions": each} for name, each in found.items()}
-
-
-@pytest.mark.parametrize(
-    "reports",
-    [
-        {},
-        {"n1": {"problems": ["cannot be reached"]}, "n2": {}},
-        versions(n1={"torch": "2.13.0", "python": "3.11.2"}, n2={"torch": "2.13.0", "python": "3.11.9"}),
-        versions(n1={"torch": "2.13.0", "python": "3.11.2"}, n2={}),
-        versions(n1={"numpy": "1.0"}, n2={"numpy": "2.0"}),
-    ],
-)
-def test_nodes_that_are_alike(reports: dict[str, Any]) -> None:
-    assert ActionModule._sameness(reports) == []
-
-
-@pytest.mark.parametrize(
-    ("reports", "said"),
-    [
-        (
-            versions(n1={"torch": "2.13.0"}, n2={"torch": "2.12.0"}, n3={"torch": "2.13.0"}),
-            "torch differs between the nodes (2.12.0 on n2; 2.13.0 on n1, n3): run provision.yml",
-        ),
-        (
-            versions(n1={"torch": "2.13.0+cpu"}, n2={"torch": "2.13.0+cu126"}),
-            "torch differs between the nodes (2.13.0+cpu on n1; 2.13.0+cu126 on n2): run provision.yml",
-        ),
-        (
-            versions(n1={"python": "3.9.2"}, n2={"python": "3.11.2"}),
-            "python differs between the nodes (3.11 on n2; 3.9 on n1): run provision.yml",
-        ),
-    ],
-)
-def test_the_odd_node_out_is_named(reports: dict[str, Any], said: str) -> None:
-    assert ActionModule._sameness(reports) == [said]
+def test_the_script_is_known_by_its_hash_where_it_will_lie(work: Path) -> None:
+    (work / "two words.py").write_text("x")
+    digest = "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
+    assert hashes(work, job(script="two words.py")) == {"/work/a b/two words.py": digest}
+    assert hashes(work, job(script=None, module="pkg")) == {}

@@ -155,6 +155,16 @@ def test_a_launcher_that_cannot_start(run: Run, argv: list[str], more: dict[str,
     assert run.log() == f"cannot start: {said}\n"
 
 
+def test_a_script_that_is_not_the_controllers_is_not_started(run: Run) -> None:
+    path = run.folder / "train.py"
+    path.write_text("x")
+    good = "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
+    assert run.start("true", sha256={str(path): good}).wait(PATIENCE) == 0
+    path.write_text("y")
+    assert run.start("true", sha256={str(path): good}).wait(PATIENCE) == 127
+    assert run.end()["error"].startswith(f"{path}: is not the file that the controller has")
+
+
 def test_the_time_limit_ends_the_launcher(run: Run) -> None:
     assert run.start("sleep", "1000", time_limit=0.1).wait(PATIENCE) == 128 + signal.SIGTERM
     assert (run.end()["signal"], run.end()["timed_out"]) == (signal.SIGTERM, True)
@@ -332,6 +342,43 @@ def test_root_looks_at_a_folder_as_its_owner(tmp_path: Path, owner: int | None, 
         agent.become_owner(str(folder))
         os._exit(0 if os.getresuid() == (wanted,) * 3 and (wanted == 0 or 0 not in os.getgroups()) else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+# list, tail and note
+
+
+def test_runs_are_told_of_newest_first_with_the_plan_of_those_that_matter(tmp_path: Path) -> None:
+    runs = [Run(tmp_path / "runs") for _ in range(3)]
+    for number, each in enumerate(runs):
+        each.plan("true")
+        (each.folder / "launch.json").write_text(json.dumps({"number": number}))
+        os.utime(each.folder / "plan.json", (1, 1))
+        agent.write_json(str(each.folder / "exit.json"), {"code": number, "signal": None})
+        time.sleep(0.02)
+    (tmp_path / "runs" / "file").write_text("")
+    (tmp_path / "runs" / "link").symlink_to(runs[0].folder)
+    told = agent.list_runs(str(tmp_path / "runs"))
+    assert [(run["exit"]["code"], run["launch"]) for run in told] == [(2, {"number": 2}), (1, None), (0, None)]
+    (one,) = agent.list_runs(str(tmp_path / "runs"), runs[0].run_id)
+    assert (one["state"], one["launch"]) == ("exited", {"number": 0})
+    assert agent.list_runs(str(tmp_path / "none")) == []
+    assert agent.list_runs(str(tmp_path / "runs"), "../runs") == []
+
+
+def test_the_last_lines_are_what_a_terminal_would_show(run: Run) -> None:
+    (run.folder / "logs" / "rank-0.log").write_text("one\n\n10%\r20%\r100%\nlast")
+    (run.folder / "logs" / "rank-1.log").write_text("")
+    (run.folder / "logs" / "rank-2.log").symlink_to("/etc/passwd")
+    assert agent.tail(str(run.folder), 2) == {"rank-0.log": ["100%", "last"], "rank-1.log": []}
+
+
+def test_the_first_reason_to_end_a_run_stands_and_is_told(run: Run) -> None:
+    run.plan("true")
+    assert run.follow()["stop"] == ""
+    for reason in ("ended by ann", "ended by bob"):
+        packed = base64.b64encode(reason.encode()).decode()
+        subprocess.run([sys.executable, "-I", SCRIPT, "note", str(run.folder), packed], check=True)
+    assert run.follow()["stop"] == "ended by ann"
 
 
 # sweep

@@ -1,0 +1,80 @@
+"""What stands in the way of a run is named before anything starts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+SCRIPT = "import os, time\nprint('hello from', os.environ['RANK'])\ntime.sleep(float(os.sys.argv[1]))\n"
+SERVER = "import socket, time; s = socket.create_server(('', 29500)); time.sleep(600)"
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("work")
+    (folder / "hello.py").write_text(SCRIPT, encoding="utf-8")
+    return folder / "hello.py"
+
+
+def launch(lab, tmp_path, script, seconds=0, **variables):
+    done = lab.playbook(
+        "launch",
+        cwd=tmp_path,
+        launch_script=str(script),
+        launch_args=[str(seconds)],
+        launch_user="alice",
+        **variables,
+    )
+    return done, " ".join(done.output.split())
+
+
+def manifests(tmp_path):
+    return [json.loads(path.read_text(encoding="utf-8")) for path in tmp_path.glob("runs/*/manifest.json")]
+
+
+def test_a_run_on_the_same_nodes_is_refused_unless_it_is_allowed(lab, tmp_path, script):
+    done, _words = launch(lab, tmp_path, script, 1000, launch_detach=True, launch_run_id="first")
+    assert done.code == 0, done.output
+    try:
+        done, words = launch(lab, tmp_path, script, launch_run_id="second")
+        assert done.code != 0
+        assert "node2: run first of alice is running here" in words
+        done, words = launch(
+            lab, tmp_path, script, launch_run_id="third", launch_allow_overlap=True, launch_port_auto=True
+        )
+        assert done.code == 0, done.output
+        assert "port 29501 is taken in its place" in words
+        assert " running " in lab.playbook("status", run_id="first").output
+    finally:
+        assert lab.playbook("stop", run_id="first").code == 0
+
+
+def test_what_is_left_of_a_dead_run_is_ended_and_a_strangers_process_is_named(lab, hosts, tmp_path, script):
+    host = hosts["node1"]
+    host.check_output(f'su alice -c "TORCHFLEET_RUN_ID=gone nohup python3 -c \\"{SERVER}\\" >/dev/null 2>&1 &"')
+    done, words = launch(lab, tmp_path, script)
+    assert done.code == 0, done.output
+    assert "left of run gone" in words
+    host.check_output(f'su bob -c "nohup python3 -c \\"{SERVER}\\" >/dev/null 2>&1 &"')
+    pid = host.check_output("pgrep -u bob -f create_server")
+    try:
+        done, words = launch(lab, tmp_path, script)
+        assert done.code != 0
+        assert f"port 29500 is held by process {pid} (python3" in words
+        assert "set torchfleet_master_port to 29501, which is free" in words
+        assert host.process.filter(user="bob", comm="python3")
+    finally:
+        host.run(f"kill {pid}")
+
+
+def test_a_preflight_that_is_skipped_is_in_the_manifest(lab, tmp_path, script):
+    done, words = launch(lab, tmp_path, script, launch_min_free_bytes=1 << 50)
+    assert done.code != 0
+    assert "wanted 1024.0 TiB for logs and checkpoints" in words
+    assert not manifests(tmp_path)
+    done, _words = launch(lab, tmp_path, script, launch_min_free_bytes=1 << 50, launch_skip_preflight=True)
+    assert done.code == 0, done.output
+    (manifest,) = manifests(tmp_path)
+    assert manifest["preflight"]["skipped"]
+    assert len([note for note in manifest["preflight"]["notes"] if "1024.0 TiB" in note]) == 3

@@ -45,7 +45,9 @@ class ActionModule(ActionBase):
         done = len(hosts) - len(without)
         line = f"{done} of {len(hosts)} nodes have the tree ({what})"
         if moved:
-            line += f"; {_sync.size(moved)} received in {seconds:.1f} s, {_sync.size(moved / max(seconds, 0.1))}/s in all"
+            line += (
+                f"; {_sync.size(moved)} received in {seconds:.1f} s, {_sync.size(moved / max(seconds, 0.1))}/s in all"
+            )
         elif current == len(hosts):
             line += "; nothing was to be done"
         self._display.display(line, color="yellow" if without else "green")

@@ -72,7 +72,9 @@ class ActionModule(ActionBase):
         if ok:
             rate = got / max(float(status.get("seconds") or 0), 0.1)
             where = f", from {status['source']}" if status.get("source") else ""
-            self._display.display(f"{self._name}: complete, {_sync.size(got)} at {_sync.size(rate)}/s{where}", color="green")
+            self._display.display(
+                f"{self._name}: complete, {_sync.size(got)} at {_sync.size(rate)}/s{where}", color="green"
+            )
         else:
             self._display.display(f"{self._name}: {status.get('problem')}", color="red")
         return {
@@ -174,7 +176,9 @@ class ActionModule(ActionBase):
         """Frames of the chunks that this node lacks, read from the tree on the controller."""
         entries = _sync_agent.unpack(_sync.manifest_path(str(self._source["release"])).read_bytes())
         chunks = _sync_agent.chunks_of(entries)
-        done = self._low_level_execute_command(f"base64 -w0 {shlex.quote(self._root + '/' + str(self._source['release']) + '.have')}")
+        done = self._low_level_execute_command(
+            f"base64 -w0 {shlex.quote(self._root + '/' + str(self._source['release']) + '.have')}"
+        )
         marks = _decode(str(done.get("stdout") or ""), len(chunks))
         top = Path(str(self._source["path"]))
         for number, chunk in enumerate(chunks):

@@ -75,4 +75,6 @@ def without_block(text: str) -> str:
 
 
 def _says_something(body: str) -> bool:
-    return any(line.strip() and not line.startswith("#") and line.split() != ["Match", "all"] for line in body.splitlines())
+    return any(
+        line.strip() and not line.startswith("#") and line.split() != ["Match", "all"] for line in body.splitlines()
+    )

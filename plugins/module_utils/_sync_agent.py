@@ -174,7 +174,9 @@ def digests_of(path: str, size: int) -> Tuple[str, ...]:
 Cache = Dict[str, Tuple[List[int], Tuple[str, ...]]]
 
 
-def scan(top: str, patterns: Sequence[str], cache: Cache, notes: Optional[List[str]] = None) -> Tuple[List[Entry], Cache]:
+def scan(
+    top: str, patterns: Sequence[str], cache: Cache, notes: Optional[List[str]] = None
+) -> Tuple[List[Entry], Cache]:
     """The entries of a folder (or of one file), reading only files that changed since the cache was made."""
     entries, fresh = [], {}
     only = ""
@@ -367,7 +369,9 @@ class Part:
         self._open = ("", -1)
 
 
-def plan(root: str, dest: str, release: str, patterns: Sequence[str], delete: bool, thorough: bool, dry: bool) -> Dict[str, Any]:
+def plan(
+    root: str, dest: str, release: str, patterns: Sequence[str], delete: bool, thorough: bool, dry: bool
+) -> Dict[str, Any]:
     """Compare the node's tree with a release, and lay out what it has of it.
 
     `state` of the answer: current (nothing to do), unknown (the manifest is wanted), or planned (with what is needed).
@@ -525,7 +529,9 @@ def finish(root: str, dest: str, release: str, patterns: Sequence[str], delete: 
         _carry_over(place, part, Excludes(patterns), delete, ())
     for place in olds:
         # One in which a run still works. Only what it made itself: the rest may have been deleted on purpose since.
-        _carry_over(place, part, Excludes(patterns), delete, load(root, os.path.basename(place).partition(".")[0]) or ())
+        _carry_over(
+            place, part, Excludes(patterns), delete, load(root, os.path.basename(place).partition(".")[0]) or ()
+        )
     for entry in reversed(part.entries):
         full = os.path.join(part.folder, entry.path)
         if entry.kind == "f" and stat.S_IMODE(os.lstat(full).st_mode) != entry.mode:
@@ -798,14 +804,20 @@ def _from_parents(part: Part, status: Status, parents: List[Dict[str, Any]]) -> 
     status.say(now=True)
 
 
-def _fetch(part: Part, status: Status, parent: Dict[str, Any], next_try: float, limit: Optional[float]) -> Tuple[str, int, float]:
+def _fetch(
+    part: Part, status: Status, parent: Dict[str, Any], next_try: float, limit: Optional[float]
+) -> Tuple[str, int, float]:
     """One session with a parent: how it ended (done, behind, time, or what went wrong), bytes, and seconds of data."""
     status.source = parent["name"]
     wanted = part.missing()
     marks = bytearray(len(part.chunks))
     for number in wanted:
         marks[number] = 1
-    request = {"release": part.release, "tree": parent.get("tree"), "want": base64.b64encode(zlib.compress(bytes(marks), 1)).decode()}
+    request = {
+        "release": part.release,
+        "tree": parent.get("tree"),
+        "want": base64.b64encode(zlib.compress(bytes(marks), 1)).decode(),
+    }
     process = subprocess.Popen(parent["command"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdin and process.stdout and process.stderr
     got, first, left = 0, 0.0, len(wanted)

@@ -87,7 +87,9 @@ def main() -> None:
     except KeyError:
         module.fail_json(msg=f"{host}: there is no user {params['user']!r}: set torchfleet_user")
     paths = {"hosts": params["hosts_path"]}
-    paths.update({form: os.path.join(account.pw_dir, ".ssh", form) for form in ("authorized_keys", "known_hosts", "config")})
+    paths.update(
+        {form: os.path.join(account.pw_dir, ".ssh", form) for form in ("authorized_keys", "known_hosts", "config")}
+    )
     changes = []
     for form, path in paths.items():
         now = _files.read(path)

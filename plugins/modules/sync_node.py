@@ -264,7 +264,9 @@ def main() -> None:
     except _sync_agent.SyncError as error:
         module.fail_json(msg=f"{host}: {error}")
     except OSError as error:
-        module.fail_json(msg=f"{host}: {error.filename or params['dest']}: {error.strerror}; {params['dest']} is as it was")
+        module.fail_json(
+            msg=f"{host}: {error.filename or params['dest']}: {error.strerror}; {params['dest']} is as it was"
+        )
 
 
 if __name__ == "__main__":

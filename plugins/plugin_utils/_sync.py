@@ -57,7 +57,9 @@ def scan_here(top: str, excludes: Sequence[str], notes: list[str]) -> tuple[str,
     return (*_sync_agent.pack(entries), entries)
 
 
-def way(host: str, plans: Mapping[str, Mapping[str, Any]], source: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def way(
+    host: str, plans: Mapping[str, Mapping[str, Any]], source: Mapping[str, Any], names: Mapping[str, str]
+) -> dict[str, Any]:
     """Where a node's data comes from: the nodes before it in the chain, the nearest first, then who has everything.
 
     `plans` are the answers of sync_node by host, in launch order. `source` names the node that has the tree, or none:

@@ -59,9 +59,13 @@ def three(lab, hosts):
 
 def test_a_retired_node_leaves_nothing_with_the_others(lab, hosts, three):
     for name in THREE:
-        assert not any("node4" in text or lab.nodes["node4"]["torchfleet_address"] in text for text in texts(hosts[name]).values())
+        assert not any(
+            "node4" in text or lab.nodes["node4"]["torchfleet_address"] in text for text in texts(hosts[name]).values()
+        )
     assert not hosts["node4"].file("/root/.ssh/id_ed25519_torchfleet").exists
-    assert not any("torchfleet" in hosts["node4"].file(path).content_string for path in FILES if hosts["node4"].file(path).exists)
+    assert not any(
+        "torchfleet" in hosts["node4"].file(path).content_string for path in FILES if hosts["node4"].file(path).exists
+    )
     done = lab.playbook("provision", *ROLES, inventory=three)
     assert done.code == 0, done.output
     assert set(done.changed().values()) == {0}
@@ -136,7 +140,9 @@ def reinstall(lab, host):
     host_keys = lab.podman("exec", f"{lab.prefix}-node4", "sh", "-c", "cat /etc/ssh/ssh_host_*_key.pub")
     address = lab.nodes["node4"]["ansible_host"]
     known = lab.folder / "known_hosts"
-    kept = [line for line in known.read_text(encoding="utf-8").splitlines() if address not in line.split()[0].split(",")]
+    kept = [
+        line for line in known.read_text(encoding="utf-8").splitlines() if address not in line.split()[0].split(",")
+    ]
     kept += [f"{address} {' '.join(line.split()[:2])}" for line in host_keys.splitlines()]
     known.write_text("\n".join(kept) + "\n", encoding="utf-8")
 

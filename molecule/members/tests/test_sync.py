@@ -124,7 +124,9 @@ def test_a_flipped_bit_is_found_and_healed(lab, hosts, tree):
 
 def test_deletes_only_when_asked(lab, hosts, tree):
     assert sync(lab, tree).code == 0
-    hosts["node2"].run_test(f"echo mine > {DEST}/mine; mkdir {DEST}/runs; echo kept > {DEST}/runs/log; echo k > {DEST}/deep/own")
+    hosts["node2"].run_test(
+        f"echo mine > {DEST}/mine; mkdir {DEST}/runs; echo kept > {DEST}/runs/log; echo k > {DEST}/deep/own"
+    )
     (tree / "run.sh").unlink()
     (tree / "new").write_text("new\n", encoding="utf-8")
     assert sync(lab, tree).code == 0
@@ -244,7 +246,12 @@ def test_a_dead_receiver_stops_nobody_and_a_second_call_completes_it(lab, hosts,
         assert len(sums(hosts, ("node1", "node2", "node4"))) == 1
     finally:
         lab.podman("start", f"{lab.prefix}-node3")
-        wait_for(lambda: lab.podman("exec", f"{lab.prefix}-node3", "sh", "-c", "systemctl is-system-running || true").strip() in ("running", "degraded"))
+        wait_for(
+            lambda: (
+                lab.podman("exec", f"{lab.prefix}-node3", "sh", "-c", "systemctl is-system-running || true").strip()
+                in ("running", "degraded")
+            )
+        )
         wait_for(lambda: hosts["node3"].run("true || true").rc == 0)
     again = sync(lab, tree)
     assert again.code == 0, again.output

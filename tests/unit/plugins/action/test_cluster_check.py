@@ -36,7 +36,10 @@ def test_files_of_own_checks_are_read_in_order(tmp_path):
 @pytest.mark.parametrize(
     "words, line",
     [
-        ("Failed to connect: ssh: connect to host 10.0.0.9 port 22: No route to host\\r\\n", "Failed to connect: ssh: connect to host 10.0.0.9 port 22: No route to host"),
+        (
+            "Failed to connect: ssh: connect to host 10.0.0.9 port 22: No route to host\\r\\n",
+            "Failed to connect: ssh: connect to host 10.0.0.9 port 22: No route to host",
+        ),
         ("Warning: x\nroot@b: Permission denied (publickey).\n", "root@b: Permission denied (publickey)."),
         ("", "no answer"),
     ],

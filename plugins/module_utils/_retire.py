@@ -43,9 +43,10 @@ def _config(body: str, name: str) -> str:
     for line in body.splitlines(keepends=True):
         words = line.split()
         if words[:1] in (["Host"], ["Match"]):
-            ours = words[:2] == ["Host", name]
-            if ours and kept and not kept[-1].strip():
+            # An entry goes with the blank line behind it, or, where it was the last, with the one before.
+            if ours and words[0] == "Match" and kept and not kept[-1].strip():
                 kept.pop()
+            ours = words[:2] == ["Host", name]
         if not ours:
             kept.append(line)
     return "".join(kept)

@@ -42,8 +42,11 @@ MAX_CHUNK = 1 << 24
 SILENCE = 10.0  # seconds without a frame, heartbeats included, after which a parent counts as dead
 IDLE = 60.0  # seconds without any data after which a receiver gives up
 BEHIND = 8 << 20  # bytes that a parent may lag behind its own parent before another way is tried
+NOISE = 1 << 16  # bytes that a login shell may print before
 WINDOW = 4096  # chunks that a server looks ahead for one it has
 
+# What a server's words begin with: whatever a login shell printed before is none of it.
+MAGIC = b"\0torchfleet-sync 1\n"
 FRAME = struct.Struct(">BII")
 BEAT, DATA, END, GONE = range(4)
 
@@ -83,7 +86,7 @@ def chunk_size(size: int) -> int:
 
 
 class Excludes:
-    """Patterns as `.gitignore` has them: the last that matches decides, `!` takes back, `/` at the end means folders."""
+    """Patterns as `.gitignore` has them: the last match decides, `!` takes back, `/` at the end means folders."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self.rules: List[Tuple[bool, bool, Any]] = []
@@ -232,7 +235,7 @@ def pack(entries: Sequence[Entry]) -> Tuple[str, bytes]:
 
 def unpack(data: bytes) -> List[Entry]:
     """The entries of a manifest. Raises SyncError where a path would lead out of the tree."""
-    entries = [Entry(*row[:5], tuple(row[5]), row[6]) for row in json.loads(zlib.decompress(data))]
+    entries = [Entry._make([*row[:5], tuple(row[5]), row[6]]) for row in json.loads(zlib.decompress(data))]
     links = {entry.path for entry in entries if entry.kind != "d"}
     for entry in entries:
         parts = entry.path.split("/")
@@ -566,7 +569,8 @@ def _carry_over(place: str, part: Part, excludes: Excludes, delete: bool, skip: 
         if path in kinds or os.path.lexists(full):
             if is_dir and kinds.get(path, "d") != "d" and not delete and os.listdir(os.path.join(place, path)):
                 raise SyncError(
-                    f"{path} is a folder with files on this node, and none at the source: set sync_delete, or move it away"
+                    f"{path} is a folder with files on this node, and none at the source: "
+                    "set sync_delete, or move it away"
                 )
             continue
         if path in skipped or (delete and not _is_excluded(path, is_dir, excludes)):
@@ -819,11 +823,12 @@ def _fetch(
         "want": base64.b64encode(zlib.compress(bytes(marks), 1)).decode(),
     }
     process = subprocess.Popen(parent["command"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdin and process.stdout and process.stderr
+    if not (process.stdin and process.stdout and process.stderr):
+        raise SyncError("ssh has no pipes")
     got, first, left = 0, 0.0, len(wanted)
     buffer = bytearray()
     heard = time.monotonic()
-    end = ""
+    end, greeted = "", False
     try:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -848,6 +853,13 @@ def _fetch(
             heard = now
             buffer += data
             at = 0
+            if not greeted:
+                found = buffer.find(MAGIC)
+                if found < 0 and len(buffer) > NOISE:
+                    end = f"it says {bytes(buffer[:60])!r}"
+                if found < 0:
+                    continue
+                greeted, at = True, found + len(MAGIC)
             while len(buffer) - at >= FRAME.size:
                 kind, number, length = FRAME.unpack_from(buffer, at)
                 if len(buffer) - at - FRAME.size < length:
@@ -888,6 +900,7 @@ def serve(root: str) -> None:
     pending = [number for number in range(len(part.chunks)) if wanted[number]]
     total = sum(chunk.length for chunk in part.chunks)
     place = _place(part, request["tree"])
+    out.write(MAGIC)
     beat = 0.0
     handle: Tuple[str, Any] = ("", None)
     while pending:
@@ -954,11 +967,11 @@ def _end(out: Any, words: str) -> None:
 def main(verbs: Dict[str, Callable[[str], Any]]) -> None:
     verb, root = sys.argv[1:3]
     try:
-        sys.exit(verbs[verb](root) or 0)
+        raise SystemExit(verbs[verb](root) or 0)
     except BrokenPipeError:
         os._exit(0)
     except SyncError as error:
-        sys.exit(str(error))
+        raise SystemExit(str(error)) from error
 
 
 if __name__ == "__main__":

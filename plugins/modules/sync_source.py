@@ -88,6 +88,7 @@ folder:
 
 import base64
 import os
+import pwd
 import socket
 
 from ansible.module_utils.basic import AnsibleModule
@@ -108,7 +109,7 @@ def main() -> None:
     path = module.params["path"]
     notes: list = []
     # Beside the tree no one may write; the user's cache is as good a place as any.
-    cache_folder = os.path.join(os.path.expanduser("~"), ".cache", "torchfleet")
+    cache_folder = os.path.join(pwd.getpwuid(os.geteuid()).pw_dir, ".cache", "torchfleet")
     cache = os.path.join(cache_folder, f"sync-{path.strip('/').replace('/', '-')[-150:]}.digests")
     try:
         entries, fresh = _sync_agent.scan(path, module.params["excludes"], _sync_agent.read_cache(cache), notes)

@@ -17,11 +17,13 @@ BIN = Path(sys.executable).parent
 def installed(tmp_path_factory):
     """A folder to run in, with the collection installed below it and nothing else of the checkout in sight."""
     folder = tmp_path_factory.mktemp("user")
+    # A setting of the tests' own would find the checkout, and install nothing.
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
     build = [str(BIN / "ansible-galaxy"), "collection", "build", str(ROOT), "--output-path", str(folder)]
-    subprocess.run(build, check=True, capture_output=True, cwd=folder)
+    subprocess.run(build, check=True, capture_output=True, cwd=folder, env=environment)
     (tarball,) = folder.glob("torchfleet-cluster-*.tar.gz")
     install = [str(BIN / "ansible-galaxy"), "collection", "install", str(tarball), "-p", "collections", "--no-deps"]
-    subprocess.run(install, check=True, capture_output=True, cwd=folder)
+    subprocess.run(install, check=True, capture_output=True, cwd=folder, env=environment)
     return folder
 
 

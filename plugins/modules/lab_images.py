@@ -149,7 +149,8 @@ def from_stock(module: AnsibleModule, stock: str, image: str, init_path: str) ->
         checked(
             module,
             f"Building {image} from {stock}",
-            [executable, "build", "--quiet", "--tag", image, folder],
+            # chroot: a machine may not let the engine raise the limits that it gives a build container.
+            [executable, "build", "--quiet", "--isolation", "chroot", "--tag", image, folder],
             "lab_image must be a Debian image whose package sources answer",
         )
 

@@ -24,9 +24,6 @@ from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory impo
 
 FACTS = {
     "system": "__check_system",
-    "gpu": "__check_gpu",
-    "nccl": "__check_nccl",
-    "runtime": "__check_runtime",
     "probed": "__check_probed",
 }
 
@@ -130,7 +127,8 @@ class ActionModule(ActionBase):
         results = {}
         for member in members:
             hostvars = task_vars["hostvars"][member["host"]]
-            results[member["name"]] = {key: hostvars.get(name) for key, name in FACTS.items()}
+            found = {key: hostvars.get(name) or {} for key, name in FACTS.items()}
+            results[member["name"]] = {**{key: found["system"].get(key) for key in _facts.MODULES}, **found}
         settings = {"master_port": self._option(task_vars, "torchfleet_master_port", DEFAULT_MASTER_PORT)}
         cluster = _facts.assemble(members, results, settings, args["network"])
         findings = _check.evaluate(checks, cluster)

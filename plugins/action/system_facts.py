@@ -18,7 +18,8 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.torchfleet.cluster.plugins.action.training_follow import NodeLost, within
 
-FACTS_SECONDS = 90
+# More than the module lets any of its parts take.
+FACTS_SECONDS = 150
 
 
 class ActionModule(ActionBase):

@@ -65,6 +65,26 @@ options:
     type: list
     elements: dict
     default: []
+  include:
+    description:
+      - What M(torchfleet.cluster.gpu_facts), M(torchfleet.cluster.nccl_facts) and M(torchfleet.cluster.runtime_facts)
+        return is gathered, too, in this one call.
+    type: list
+    elements: str
+    choices: [gpu, nccl, runtime]
+    default: []
+  python:
+    description: The interpreter of the training, for O(include).
+    type: path
+    default: /opt/torchfleet/venv/bin/python
+  environment:
+    description: Variables that a run adds to its environment, for O(include).
+    type: dict
+    default: {}
+  import_torch:
+    description: Whether V(runtime) of O(include) imports torch.
+    type: bool
+    default: true
 attributes:
   check_mode:
     support: full
@@ -77,6 +97,9 @@ attributes:
     description: Measures the node's clock against the controller's, and turns an unreachable node into a result.
 seealso:
   - module: torchfleet.cluster.cluster_check
+  - module: torchfleet.cluster.gpu_facts
+  - module: torchfleet.cluster.nccl_facts
+  - module: torchfleet.cluster.runtime_facts
 """
 
 EXAMPLES = r"""
@@ -217,11 +240,21 @@ pcie:
   sample:
     - {"address": "0000:41:00.0", "kind": "network card", "width": 16, "width_max": 16, "speed": 16.0,
        "speed_max": 16.0}
-has_gpu:
-  description: Whether an NVIDIA GPU is on the PCI bus, or C(nvidia-smi) is there.
-  returned: when reached
-  type: bool
-  sample: true
+gpu:
+  description: What M(torchfleet.cluster.gpu_facts) returns, or C(failed) and C(msg).
+  returned: when O(include) has V(gpu)
+  type: dict
+  sample: {"status": "ok", "gpus": []}
+nccl:
+  description: What M(torchfleet.cluster.nccl_facts) returns, or C(failed) and C(msg).
+  returned: when O(include) has V(nccl)
+  type: dict
+  sample: {"interfaces": [], "rdma": []}
+runtime:
+  description: What M(torchfleet.cluster.runtime_facts) returns, or C(failed) and C(msg).
+  returned: when O(include) has V(runtime)
+  type: dict
+  sample: {"python": {"status": "ok"}, "torch": {"status": "ok"}}
 revisions:
   description: Hash of each tree, how many C(files) and C(bytes), and the hashes of its first 200 files (C(listing)).
   returned: when reached
@@ -249,13 +282,21 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.torchfleet.cluster.plugins.module_utils import _system
+from ansible_collections.torchfleet.cluster.plugins.module_utils import (
+    _gather_gpu,
+    _gather_nccl,
+    _gather_runtime,
+    _nvidia_smi,
+    _system,
+)
 from ansible_collections.torchfleet.cluster.plugins.module_utils._checks._xid import parse_log
 
 SBIN = ["/sbin", "/usr/sbin", "/usr/local/sbin"]
 # ssh sessions at a time: sshd turns new ones away at random above its MaxStartups of 10.
 PARALLEL = 16
 TOOL_SECONDS = 5
+NVIDIA_SMI_SECONDS = 15
+TORCH_SECONDS = 60
 SERVICES = ("nvidia-persistenced", "nvidia-fabricmanager", "systemd-timesyncd", "chrony", "chronyd", "ntpd")
 # PCI classes, first two bytes: network, NVMe, and the GPU's and NVSwitch's of NVIDIA.
 KINDS = {"0x02": "network card", "0x0108": "NVMe disk"}
@@ -496,16 +537,16 @@ def owner(folder: str) -> str:
 # ---- PCIe
 
 
-def gather_pcie(root: str = "/") -> Tuple[List[Dict[str, Any]], int, bool]:
-    """Links, the number of NVSwitches, and whether there is a GPU."""
+def gather_pcie(root: str = "/") -> Tuple[List[Dict[str, Any]], int]:
+    """Links, and the number of NVSwitches."""
     base = os.path.join(root, "sys/bus/pci/devices")
-    links, switches, has_gpu = [], 0, False
+    links, switches = [], 0
     for address in listdir(base):
         folder = os.path.join(base, address)
         kind, vendor = read(folder, "class").strip(), read(folder, "vendor").strip()
         name = next((label for prefix, label in KINDS.items() if kind.startswith(prefix)), "")
         if vendor == "0x10de" and kind.startswith("0x03"):
-            name, has_gpu = "GPU", True
+            name = "GPU"
         elif vendor == "0x10de" and kind.startswith("0x0680"):
             name, switches = "NVSwitch", switches + 1
         # A virtual function has no link of its own.
@@ -516,7 +557,7 @@ def gather_pcie(root: str = "/") -> Tuple[List[Dict[str, Any]], int, bool]:
         link = _system.pcie_link({key: read(folder, key) for key in keys}, {key: read(slot, key) for key in keys})
         if link["width"]:
             links.append({"address": address, "kind": name, **link})
-    return links, switches, has_gpu
+    return links, switches
 
 
 # ---- code and data
@@ -589,12 +630,46 @@ def answer(wanted: Dict[str, Any]) -> Dict[str, str]:
     return {"value": out[:65536].rstrip("\n")}
 
 
+# ---- what the other modules gather
+
+
+class Asking:
+    """The module as its gatherers know it, with their own options."""
+
+    def __init__(self, module: AnsibleModule, **params: Any) -> None:
+        self.params = params
+        self.run_command = module.run_command
+        self.get_bin_path = module.get_bin_path
+
+
+def included(module: AnsibleModule) -> Dict[str, Any]:
+    """Facts of the other modules. What goes wrong in one of them does not take the rest along."""
+    given = module.params
+    common = {"python": given["python"], "environment": given["environment"]}
+    asking = {
+        "gpu": lambda: _nvidia_smi.to_facts(
+            _gather_gpu.gather(Asking(module, executable=None, timeout=NVIDIA_SMI_SECONDS))
+        ),
+        "nccl": lambda: _gather_nccl.gather(Asking(module, **common, home=None, vendor_tools=False)),
+        "runtime": lambda: _gather_runtime.gather(
+            Asking(module, **common, import_torch=given["import_torch"], timeout=TORCH_SECONDS)
+        ),
+    }
+    found: Dict[str, Any] = {}
+    for name in given["include"]:
+        try:
+            found[name] = asking[name]()
+        except Exception as error:
+            found[name] = {"failed": True, "msg": f"{type(error).__name__}: {error}"}
+    return found
+
+
 def gather(params: Dict[str, Any]) -> Dict[str, Any]:
     kernel, hostname = os.uname().release, socket.gethostname()
     uptime = float((read("/proc/uptime").split() or ["0"])[0])
     release = re.search(r'^PRETTY_NAME="?(.*?)"?$', read("/etc/os-release"), re.MULTILINE)
     known, runs, holders = gather_processes(params["master_port"])
-    pcie, switches, has_gpu = gather_pcie()
+    pcie, switches = gather_pcie()
     services = run(
         ["systemctl", "show", "-p", "Id,LoadState,ActiveState,UnitFileState", *[f"{s}.service" for s in SERVICES]]
     )
@@ -622,7 +697,6 @@ def gather(params: Dict[str, Any]) -> Dict[str, Any]:
         "port": {"number": params["master_port"], "holders": holders},
         "processes": known,
         "pcie": pcie,
-        "has_gpu": has_gpu or bool(find("nvidia-smi")),
         "revisions": gather_revisions(params["revision_roots"], params["revision_paths"], params["revision_seconds"]),
         "own": {str(wanted.get("id")): answer(wanted) for wanted in params["own"]},
     }
@@ -641,10 +715,14 @@ def main() -> None:
             "revision_paths": {"type": "list", "elements": "path", "default": []},
             "revision_seconds": {"type": "float", "default": 3},
             "own": {"type": "list", "elements": "dict", "default": []},
+            "include": {"type": "list", "elements": "str", "choices": ["gpu", "nccl", "runtime"], "default": []},
+            "python": {"type": "path", "default": "/opt/torchfleet/venv/bin/python"},
+            "environment": {"type": "dict", "default": {}},
+            "import_torch": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
-    module.exit_json(changed=False, reached=True, problem="", **gather(module.params))
+    module.exit_json(changed=False, reached=True, problem="", **gather(module.params), **included(module))
 
 
 if __name__ == "__main__":

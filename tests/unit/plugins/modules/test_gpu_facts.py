@@ -12,6 +12,7 @@ import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
 
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _gather_gpu
 from ansible_collections.torchfleet.cluster.plugins.modules import gpu_facts
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "nvidia_smi"
@@ -20,8 +21,8 @@ FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "nvidia_smi"
 @pytest.fixture
 def node(tmp_path, monkeypatch):
     """An empty machine: nothing in /sys and /proc, and a PATH with the usual tools and no nvidia-smi."""
-    monkeypatch.setattr(gpu_facts, "ROOT", str(tmp_path / "root"))
-    monkeypatch.setattr(gpu_facts, "EXTRA_DIRS", [str(tmp_path / "extra")])
+    monkeypatch.setattr(_gather_gpu, "ROOT", str(tmp_path / "root"))
+    monkeypatch.setattr(_gather_gpu, "EXTRA_DIRS", [str(tmp_path / "extra")])
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     for name in ("bin", "extra", "root"):
         (tmp_path / name).mkdir()

@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 import yaml
 
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _gather_nccl
 from ansible_collections.torchfleet.cluster.plugins.module_utils._fabric import build_interfaces
 from ansible_collections.torchfleet.cluster.plugins.module_utils._rdma import build_rdma_devices
 from ansible_collections.torchfleet.cluster.plugins.modules import nccl_facts
@@ -93,7 +94,7 @@ def machine(tmp_path: Path) -> Path:
 
 
 def test_interfaces_of_a_tree(machine: Path) -> None:
-    found = {item.name: item for item in build_interfaces([], nccl_facts.read_net(str(machine)))}
+    found = {item.name: item for item in build_interfaces([], _gather_nccl.read_net(str(machine)))}
     assert {name: (item.kind, item.hardware, item.speed_mbps) for name, item in found.items()} == {
         "p0": ("ethernet", ("p0",), 100000),
         "p1": ("ethernet", ("p1",), 100000),
@@ -108,7 +109,7 @@ def test_interfaces_of_a_tree(machine: Path) -> None:
 
 
 def test_rdma_of_a_tree(machine: Path) -> None:
-    device = build_rdma_devices(nccl_facts.read_rdma(str(machine)))[0]
+    device = build_rdma_devices(_gather_nccl.read_rdma(str(machine)))[0]
     assert (device.name, device.transport, device.driver, device.pci_address) == (
         "mlx5_bond_0",
         "roce",
@@ -122,14 +123,14 @@ def test_rdma_of_a_tree(machine: Path) -> None:
 
 def test_a_bare_tree_is_no_failure(tmp_path: Path) -> None:
     root = str(tmp_path)
-    assert nccl_facts.read_net(root) == {}
-    assert nccl_facts.read_rdma(root) == {}
-    assert nccl_facts.read_bridges(root) == {}
-    assert nccl_facts.gather_gpudirect(root)["peer_memory_module"] == ""
-    assert nccl_facts.gather_iommu(root).status == "off"
-    assert nccl_facts.gather_ports(root) == {"first": None, "last": None, "reserved": ""}
-    assert nccl_facts.gather_shm(str(tmp_path / "none"))["size_bytes"] is None
-    assert nccl_facts.gather_settings("/home/u", {}, root) == ()
+    assert _gather_nccl.read_net(root) == {}
+    assert _gather_nccl.read_rdma(root) == {}
+    assert _gather_nccl.read_bridges(root) == {}
+    assert _gather_nccl.gather_gpudirect(root)["peer_memory_module"] == ""
+    assert _gather_nccl.gather_iommu(root).status == "off"
+    assert _gather_nccl.gather_ports(root) == {"first": None, "last": None, "reserved": ""}
+    assert _gather_nccl.gather_shm(str(tmp_path / "none"))["size_bytes"] is None
+    assert _gather_nccl.gather_settings("/home/u", {}, root) == ()
 
 
 def test_kernel_side_of_a_tree(tmp_path: Path) -> None:
@@ -142,10 +143,10 @@ def test_kernel_side_of_a_tree(tmp_path: Path) -> None:
     write(tmp_path / "sys/bus/pci/devices/0000:00:01.0/config", "short")
     write(tmp_path / "sys/bus/pci/devices/0000:41:00.0/class", "0x020000\n")
     root = str(tmp_path)
-    assert nccl_facts.gather_gpudirect(root)["peer_memory_module"] == "nvidia_peermem"
-    assert nccl_facts.gather_iommu(root).status == "translated"
-    assert nccl_facts.gather_ports(root) == {"first": 32768, "last": 60999, "reserved": "29500-29509"}
-    assert nccl_facts.read_bridges(root) == {"0000:00:01.0": b"short"}
+    assert _gather_nccl.gather_gpudirect(root)["peer_memory_module"] == "nvidia_peermem"
+    assert _gather_nccl.gather_iommu(root).status == "translated"
+    assert _gather_nccl.gather_ports(root) == {"first": 32768, "last": 60999, "reserved": "29500-29509"}
+    assert _gather_nccl.read_bridges(root) == {"0000:00:01.0": b"short"}
 
 
 def test_every_file_that_sets_a_variable_is_named(tmp_path: Path) -> None:
@@ -157,7 +158,7 @@ def test_every_file_that_sets_a_variable_is_named(tmp_path: Path) -> None:
     write(tmp_path / "home/u/mine.conf", "NCCL_ALGO=Ring\n")
     write(tmp_path / "root/.bashrc", "export NCCL_DEBUG=TRACE\n")
     environment = {"NCCL_CONF_FILE": "/home/u/mine.conf", "NCCL_NET": "Socket"}
-    found = nccl_facts.gather_settings("/home/u", environment, str(tmp_path))
+    found = _gather_nccl.gather_settings("/home/u", environment, str(tmp_path))
     places: List[Tuple[str, str, int]] = [(item.name, item.source, item.line) for item in found]
     assert places == [
         ("NCCL_CONF_FILE", "environment", 0),
@@ -201,22 +202,22 @@ IFCONFIG = "eth0: flags=4163<UP,RUNNING>  mtu 1500\n        inet 10.0.0.7  netma
     ids=["ip -j", "ip of BusyBox", "ifconfig"],
 )
 def test_addresses_come_from_whatever_tool_there_is(answers: Dict[Tuple[str, ...], str]) -> None:
-    found = build_interfaces(nccl_facts.gather_links(FakeModule(answers)))
+    found = build_interfaces(_gather_nccl.gather_links(FakeModule(answers)))
     assert [(item.name, item.addresses[0].address, item.addresses[0].prefix) for item in found] == [
         ("eth0", "10.0.0.7", 24)
     ]
 
 
 def test_addresses_without_any_tool() -> None:
-    found = {item.name: item for item in build_interfaces(nccl_facts.gather_links(FakeModule({})))}
+    found = {item.name: item for item in build_interfaces(_gather_nccl.gather_links(FakeModule({})))}
     assert "127.0.0.1" in [address.address for address in found["lo"].addresses]
 
 
 def test_limits_of_units_are_those_of_systemd() -> None:
     argv = ("systemctl", "show", "-p", "DefaultLimitMEMLOCK", "-p", "DefaultLimitNOFILE")
-    found = nccl_facts.gather_limits(FakeModule({argv: "DefaultLimitMEMLOCK=8388608\nDefaultLimitNOFILE=524288\n"}))
+    found = _gather_nccl.gather_limits(FakeModule({argv: "DefaultLimitMEMLOCK=8388608\nDefaultLimitNOFILE=524288\n"}))
     assert (found["memlock"]["systemd"], found["nofile"]["systemd"]) == (8388608, 524288)
-    assert nccl_facts.gather_limits(FakeModule({}))["memlock"]["systemd"] is None
+    assert _gather_nccl.gather_limits(FakeModule({}))["memlock"]["systemd"] is None
 
 
 def run(**options: Any) -> Dict[str, Any]:

@@ -12,6 +12,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+
+import yaml
 
 from ansible_collections.torchfleet.cluster.plugins.modules import system_facts
 
@@ -83,12 +86,12 @@ def test_pcie_links(tmp_path):
     add_pci(tmp_path, "0000:00:04.0", "0000:44:00.0", "0x0c0330", "0x8086", **width)
     virtual = add_pci(tmp_path, "0000:00:01.0", "0000:41:00.1", "0x020000", "0x15b3", **width)
     (virtual / "physfn").symlink_to("../0000:41:00.0")
-    links, switches, has_gpu = system_facts.gather_pcie(str(tmp_path))
+    links, switches = system_facts.gather_pcie(str(tmp_path))
     assert [(link["address"], link["kind"], link["width"], link["width_max"]) for link in links] == [
         ("0000:41:00.0", "network card", 8, 8),
         ("0000:42:00.0", "GPU", 8, 16),
     ]
-    assert (switches, has_gpu) == (1, True)
+    assert switches == 1
 
 
 def test_pending_reboot(tmp_path):
@@ -159,7 +162,14 @@ def test_a_disk_that_is_not_there_is_looked_for_above(tmp_path):
 
 def test_as_a_whole_on_this_machine():
     user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
-    given = {"ANSIBLE_MODULE_ARGS": {"user": user, "names": ["localhost"], "revision_roots": []}}
+    given = {
+        "ANSIBLE_MODULE_ARGS": {
+            "user": user,
+            "names": ["localhost"],
+            "revision_roots": [],
+            "include": ["gpu", "nccl", "runtime"],
+        }
+    }
     done = subprocess.run(
         [sys.executable, "-m", MODULE],
         input=json.dumps(given),
@@ -173,3 +183,20 @@ def test_as_a_whole_on_this_machine():
     assert "127.0.0.1" in facts["names"]["localhost"] or "::1" in facts["names"]["localhost"]
     assert facts["kernel"] == os.uname().release
     assert facts["ssh"] == {}
+    assert facts["gpu"]["status"]
+    assert facts["nccl"]["interfaces"]
+    assert facts["runtime"]["python"]["path"] == "/opt/torchfleet/venv/bin/python"
+    documented = yaml.safe_load(system_facts.RETURN)
+    # The clock is the action's to add.
+    assert set(documented) - {"clock"} == set(facts) - {"changed", "invocation"}
+
+
+def test_one_gatherer_that_breaks_does_not_take_the_rest_along(monkeypatch):
+    params = {"include": ["gpu", "nccl"], "python": "/p", "environment": {}, "import_torch": False}
+    module = SimpleNamespace(params=params, run_command=None, get_bin_path=None)
+    monkeypatch.setattr(system_facts._gather_nccl, "gather", lambda asking: {"python": asking.params["python"]})
+    monkeypatch.setattr(system_facts._gather_gpu, "gather", lambda asking: 1 / 0)
+    assert system_facts.included(module) == {
+        "gpu": {"failed": True, "msg": "ZeroDivisionError: division by zero"},
+        "nccl": {"python": "/p"},
+    }

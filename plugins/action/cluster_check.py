@@ -29,10 +29,12 @@ FACTS = {
 
 
 def peers(members: Sequence[Mapping[str, Any]], ssh: str) -> dict[str, list[str]]:
-    """Whom each host logs in to: every member, or the next one alone."""
+    """Whom each host logs in to: every member, the next one first (or all would ask one at a time), or that alone."""
     names = [str(member["name"]) for member in members]
-    following = [*names[1:], *names[:1]]
-    return {str(member["host"]): names if ssh == "all" else [next_one] for member, next_one in zip(members, following)}
+    wanted = len(names) if ssh == "all" else 1
+    return {
+        str(member["host"]): [*names[place:], *names[:place]][:wanted] for place, member in enumerate(members, start=1)
+    }
 
 
 class ActionModule(ActionBase):

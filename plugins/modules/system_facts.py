@@ -292,8 +292,9 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils import (
 from ansible_collections.torchfleet.cluster.plugins.module_utils._checks._xid import parse_log
 
 SBIN = ["/sbin", "/usr/sbin", "/usr/local/sbin"]
-# ssh sessions at a time: sshd turns new ones away at random above its MaxStartups of 10.
-PARALLEL = 16
+# ssh sessions at a time: above 10 that have not logged in yet, sshd turns new ones away at random (MaxStartups).
+PARALLEL = 4
+TURNED_AWAY = ("connection reset", "connection closed by", "kex_exchange_identification")
 TOOL_SECONDS = 5
 NVIDIA_SMI_SECONDS = 15
 TORCH_SECONDS = 60
@@ -385,7 +386,11 @@ def gather_ssh(user: str, peers: Sequence[str], timeout: int) -> Dict[str, Any]:
     except KeyError:
         return {peer: {"ok": False, "why": f"there is no user {user} on this node"} for peer in peers}
     with ThreadPoolExecutor(max_workers=PARALLEL) as pool:
-        return dict(zip(peers, pool.map(lambda peer: log_in(account, peer, timeout), peers)))
+        answers = dict(zip(peers, pool.map(lambda peer: log_in(account, peer, timeout), peers)))
+    for peer, told in answers.items():
+        if any(words in told["why"].lower() for words in TURNED_AWAY):
+            answers[peer] = log_in(account, peer, timeout)
+    return answers
 
 
 # ---- names, disks, services

@@ -14,7 +14,11 @@ MEMBERS = [{"host": "10.0.0.1", "name": "gpu1"}, {"host": "b", "name": "gpu2"}, 
 
 
 def test_every_node_logs_in_to_every_member_and_to_itself():
-    assert peers(MEMBERS, "all") == {source: ["gpu1", "gpu2", "gpu3"] for source in ("10.0.0.1", "b", "c")}
+    assert peers(MEMBERS, "all") == {
+        "10.0.0.1": ["gpu2", "gpu3", "gpu1"],
+        "b": ["gpu3", "gpu1", "gpu2"],
+        "c": ["gpu1", "gpu2", "gpu3"],
+    }
 
 
 def test_a_ring_reaches_every_member_once():

@@ -1,0 +1,202 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What names, trust and the network's settings, and a tree for all nodes, cost against the number of nodes, on light nodes
+(containers with sshd alone); beside the plain ways people use today."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "lab"))
+from light import LightNodes
+
+SIZES = (4, 8)
+BY_HAND = 8  # nodes up to which the loops over all pairs are run to their end; their cost grows with the square
+PREFIX = "tfbench-scale"
+FILES = 20000
+RATE = "100mbit"
+MEGABYTES = 32
+ROLES = ("-t", "hosts,ssh_trust,nccl_env")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of the clock, CPU seconds of the controller (the nodes' are not in it), and its largest process in MiB."""
+
+    seconds: float
+    cpu: float
+    memory: float
+    output: str
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s"
+
+
+def run(command: list[str], **options: Any) -> Cost:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.monotonic()
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options)
+    seconds = time.monotonic() - began
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command[:4])}\n{done.stdout[-5000:]}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(seconds, cpu, after.ru_maxrss / 1024, done.stdout)
+
+
+def playbook(nodes: LightNodes, name: str, *options: str, **variables: Any) -> Cost:
+    path = name if name.endswith(".yml") else str(ROOT / "playbooks" / f"{name}.yml")
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), path, "-i", str(nodes.inventory), *options]
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    return run([*command, "-e", json.dumps(variables)], cwd=ROOT, env=environment)
+
+
+def calls(cost: Cost) -> int:
+    """Remote calls to one node, from the connection's own words at -vvv."""
+    return max(Counter(re.findall(r"^<(\S+)> SSH: EXEC", cost.output, re.MULTILINE)).values())
+
+
+def changed(cost: Cost) -> set[str]:
+    return set(re.findall(r"^n\d+\s+: ok=\d+\s+changed=(\d+)", cost.output, re.MULTILINE))
+
+
+def trust_by_hand(nodes: LightNodes) -> Cost:
+    """A key on each node, then ssh-keyscan and ssh-copy-id from each to each, one after the other."""
+    names = nodes.names
+    lines = ["set -e"]
+    for one in names:
+        at = " ".join(nodes.ssh(one)) + " -n"
+        lines.append(f"{at} 'rm -rf ~/.ssh/id_*; ssh-keygen -q -t ed25519 -N \"\" -f ~/.ssh/id_ed25519' 2>/dev/null")
+    # ssh-copy-id needs a way in already; on real machines it is a password typed each time.
+    for one in names:
+        run([*nodes.ssh(one), "cat > ~/.ssh/first; chmod 600 ~/.ssh/first"], input=nodes.key.read_text(encoding="utf-8"))
+    for one in names:
+        at = " ".join(nodes.ssh(one)) + " -n"
+        for other in names:
+            address = nodes.address[other]
+            lines.append(
+                f"{at} 'ssh-keyscan -t ed25519 {address} >> ~/.ssh/known_hosts; "
+                f"ssh-copy-id -f -i ~/.ssh/id_ed25519.pub -o IdentityFile=~/.ssh/first root@{address}' >/dev/null 2>&1"
+            )
+    return run(["sh", "-c", "\n".join(lines)])
+
+
+def names_by_hand(nodes: LightNodes, folder: Path) -> Cost:
+    """/etc/hosts with `lineinfile`, a task item per member on every member."""
+    play = folder / "lineinfile.yml"
+    play.write_text(
+        "- hosts: train\n  gather_facts: false\n  tasks:\n    - ansible.builtin.lineinfile:\n        path: /etc/hosts\n"
+        "        line: \"{{ hostvars[item].torchfleet_address }} {{ item }}\"\n      loop: \"{{ groups['train'] }}\"\n",
+        encoding="utf-8",
+    )
+    return playbook(nodes, str(play))
+
+
+def tree(folder: Path, files: int, megabytes: int) -> Path:
+    top = folder / f"tree-{files}-{megabytes}"
+    for number in range(files):
+        path = top / f"d{number // 100}" / f"f{number}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"value = {number}\n" * 8, encoding="utf-8")
+    if megabytes:
+        top.mkdir(parents=True, exist_ok=True)
+        (top / "model.bin").write_bytes(os.urandom(megabytes << 20))
+    return top
+
+
+def in_turn(nodes: LightNodes) -> Cost:
+    """What a loop does: the tree from the first node to each other one, copy after copy out of its one link."""
+    first = nodes.names[0]
+    for name in nodes.names[1:]:
+        run([*nodes.ssh(name), "rm -rf /data/turn"])
+    targets = " ".join(nodes.names[1:])
+    script = f"for n in {targets}; do ssh $n mkdir -p /data/turn && scp -q -r /data/source/model.bin $n:/data/turn/; done"
+    return run([*nodes.ssh(first), script])
+
+
+def moved_in(cost: Cost) -> float:
+    found = re.search(r"received in ([\d.]+) s", cost.output)
+    if found is None:
+        raise SystemExit(cost.output[-3000:])
+    return float(found.group(1))
+
+
+def measure() -> str:
+    rows, joined, trees = [], [], []
+    hand = ""
+    with tempfile.TemporaryDirectory(prefix="torchfleet-bench-") as temporary:
+        folder = Path(temporary)
+        code = tree(folder, FILES, 0)
+        model = tree(folder, 0, MEGABYTES)
+        for count in SIZES:
+            with LightNodes(count, folder / "lab", PREFIX, RATE) as nodes:
+                forks = ("--forks", str(count))
+                nodes.write_inventory(nodes.names[:-1])
+                playbook(nodes, "provision", *ROLES, *forks)
+                nodes.write_inventory(nodes.names)
+                joined.append((count, playbook(nodes, "provision", *ROLES, *forks, "--limit", nodes.names[-1])))
+                for name in nodes.names:
+                    run([*nodes.ssh(name), "rm -rf /root/.ssh/id_* /root/.ssh/authorized_keys /root/.ssh/known_hosts /root/.ssh/config "
+                         "/etc/nccl.conf; printf '127.0.0.1\\tlocalhost\\n' > /etc/hosts; hostname debian"])  # fmt: skip
+                first = playbook(nodes, "provision", *ROLES, *forks)
+                second = playbook(nodes, "provision", *ROLES, *forks, "-vvv")
+                rows.append((count, first, second, calls(second), changed(second)))
+                code_first = playbook(nodes, "sync", *forks, sync_src=str(code), sync_dest="/data/code")
+                code_second = playbook(nodes, "sync", *forks, sync_src=str(code), sync_dest="/data/code")
+                playbook(nodes, "sync", *forks, "--limit", nodes.names[0], sync_src=str(model), sync_dest="/data/set")
+                run([*nodes.ssh(nodes.names[0]), "cp -r /data/set/. /data/source"])
+                settings = {"sync_src": "/data/source", "sync_from": nodes.names[0], "sync_dest": "/data/model"}
+                whole = playbook(nodes, "sync", *forks, **settings)
+                turn = in_turn(nodes)
+                trees.append((count, code_first, code_second, moved_in(whole), turn.seconds))
+                if count == BY_HAND:
+                    lines, pairs = names_by_hand(nodes, folder), trust_by_hand(nodes)
+                    hand = (
+                        f"With {count} nodes, in the same run: `/etc/hosts` by a `lineinfile` per member took {lines}, and `ssh-keyscan` and "
+                        f"`ssh-copy-id` over all {count * count} pairs {pairs}: {pairs.seconds / count / count:.2f} s a pair, which makes "
+                        f"{pairs.seconds / count / count * 24 * 24:.0f} s for 24 nodes. `provision` took {first} for both and the network's settings."
+                    )
+    return "\n".join(
+        [
+            "## Scale, light nodes",
+            "",
+            "Containers with sshd alone; controller and all nodes share this machine's cores, which real nodes do not. One link a node.",
+            "",
+            "Names, trust and the network's settings (`provision.yml -t hosts,ssh_trust,nccl_env`), bare and again:",
+            "",
+            "| nodes | bare | again | changed | seconds a node, again | controller CPU, again | largest process | remote calls a node |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- |",
+            *(
+                f"| {count} | {first} | {second} | {', '.join(sorted(same))} | {second.seconds / count:.2f} | {second.cpu:.1f} s | {second.memory:.0f} MiB | {number} |"
+                for count, first, second, number, same in rows
+            ),
+            "",
+            "One node more, with `--limit`: " + ", ".join(f"{cost} as number {count}" for count, cost in joined) + ".",
+            "",
+            hand,
+            "",
+            f"A tree for all nodes: {FILES} files of code from the controller, and {MEGABYTES} MiB from the first node, every link shaped to {RATE}:",
+            "",
+            f"| nodes | code, first | code, no change | {MEGABYTES} MiB by `sync` | the same by `scp` to each in turn |",
+            "| --- | --- | --- | --- | --- |",
+            *(f"| {count} | {one} | {two} | {ours:.1f} s | {turn:.1f} s |" for count, one, two, ours, turn in trees),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    print(measure())

@@ -83,7 +83,9 @@ def trust_by_hand(nodes: LightNodes) -> Cost:
         lines.append(f"{at} 'rm -rf ~/.ssh/id_*; ssh-keygen -q -t ed25519 -N \"\" -f ~/.ssh/id_ed25519' 2>/dev/null")
     # ssh-copy-id needs a way in already; on real machines it is a password typed each time.
     for one in names:
-        run([*nodes.ssh(one), "cat > ~/.ssh/first; chmod 600 ~/.ssh/first"], input=nodes.key.read_text(encoding="utf-8"))
+        run(
+            [*nodes.ssh(one), "cat > ~/.ssh/first; chmod 600 ~/.ssh/first"], input=nodes.key.read_text(encoding="utf-8")
+        )
     for one in names:
         at = " ".join(nodes.ssh(one)) + " -n"
         for other in names:
@@ -100,7 +102,7 @@ def names_by_hand(nodes: LightNodes, folder: Path) -> Cost:
     play = folder / "lineinfile.yml"
     play.write_text(
         "- hosts: train\n  gather_facts: false\n  tasks:\n    - ansible.builtin.lineinfile:\n        path: /etc/hosts\n"
-        "        line: \"{{ hostvars[item].torchfleet_address }} {{ item }}\"\n      loop: \"{{ groups['train'] }}\"\n",
+        '        line: "{{ hostvars[item].torchfleet_address }} {{ item }}"\n      loop: "{{ groups[\'train\'] }}"\n',
         encoding="utf-8",
     )
     return playbook(nodes, str(play))
@@ -124,7 +126,9 @@ def in_turn(nodes: LightNodes) -> Cost:
     for name in nodes.names[1:]:
         run([*nodes.ssh(name), "rm -rf /data/turn"])
     targets = " ".join(nodes.names[1:])
-    script = f"for n in {targets}; do ssh $n mkdir -p /data/turn && scp -q -r /data/source/model.bin $n:/data/turn/; done"
+    script = (
+        f"for n in {targets}; do ssh $n mkdir -p /data/turn && scp -q -r /data/source/model.bin $n:/data/turn/; done"
+    )
     return run([*nodes.ssh(first), script])
 
 

@@ -58,9 +58,13 @@ class LightNodes:
         listed = ["images", "--filter", f"reference={REPOSITORY}:bookworm-*", "--format", "{{.Repository}}:{{.Tag}}"]
         if not Path(PODMAN).exists() or not self.podman(*listed).split():
             ansible = str(Path(sys.executable).parent / "ansible-playbook")
-            settings = json.dumps({"lab_prefix": self.prefix, "lab_node_count": 1, "lab_inventory_dir": str(self.folder / "lab")})
+            settings = json.dumps(
+                {"lab_prefix": self.prefix, "lab_node_count": 1, "lab_inventory_dir": str(self.folder / "lab")}
+            )
             for name in ("lab_up", "lab_down"):
-                subprocess.run([ansible, str(ROOT / "playbooks" / f"{name}.yml"), "-e", settings], check=True, capture_output=True)
+                subprocess.run(
+                    [ansible, str(ROOT / "playbooks" / f"{name}.yml"), "-e", settings], check=True, capture_output=True
+                )
         return self.podman(*listed).split()[0]
 
     def __enter__(self) -> LightNodes:
@@ -77,7 +81,16 @@ class LightNodes:
         if not self.key.exists():
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key)], check=True)
         public = self.key.with_suffix(".pub").read_text(encoding="utf-8").strip()
-        self.podman("network", "create", "--disable-dns", "--label", f"{LABEL}={self.prefix}", "--subnet", f"{self.subnet}.0/24", self.prefix)
+        self.podman(
+            "network",
+            "create",
+            "--disable-dns",
+            "--label",
+            f"{LABEL}={self.prefix}",
+            "--subnet",
+            f"{self.subnet}.0/24",
+            self.prefix,
+        )
         for name in self.names:
             self.podman(
                 "run", "--detach", "--name", f"{self.prefix}-{name}", "--label", f"{LABEL}={self.prefix}", "--privileged", "--no-hosts",

@@ -18,7 +18,8 @@ from typing import Any
 import yaml
 
 PODMAN = "/var/lib/torchfleet-lab/podman.sh"
-LABEL = "torchfleet.light"
+# That of role lab: who takes the last lab down removes the engine.
+LABEL = "torchfleet.lab"
 REPOSITORY = "localhost/torchfleet-lab"
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -160,6 +160,11 @@ class ActionModule(ActionBase):
             "remote_workdir": job.workdir,
             "stop_grace": job.stop_grace,
             "time_limit": job.time_limit,
+            "lease": job.lease,
+            "stall_timeout": job.stall_timeout,
+            "stall_action": job.stall_action,
+            "collect": list(job.collect),
+            "output_dir": job.output_dir or f"{job.run_dir}/output",
             "nodes": {},
         }
         host_of = {host["name"]: host["host"] for host in members(task_vars, self._templar)}
@@ -185,6 +190,7 @@ class ActionModule(ActionBase):
                 "schema": 1,
                 "run_id": job.run_id,
                 "state": "planned",
+                "attempt": job.attempt,
                 "job": {**to_dict(job), "local_workdir": str(local_workdir)},
                 "plan": shown,
                 "preflight": {"skipped": bool(args.get("skip_preflight")), "notes": notes},
@@ -224,6 +230,10 @@ class ActionModule(ActionBase):
             )
         name = Path(str(script)).stem if script else str(module or "run").rpartition(".")[2]
         run_id = str(args.get("run_id") or default_run_id(name))
+        attempt, output_dir = int(args.get("attempt") or 1), ""
+        if attempt > 1:
+            output_dir = f"{args['remote_root']}/runs/{run_id}/output"
+            run_id = f"{run_id}-{attempt}"
         env = {str(key): str(value) for key, value in (args.get("env") or {}).items()}
         job = Job(
             run_id=run_id,
@@ -238,6 +248,12 @@ class ActionModule(ActionBase):
             lib=_node_scripts.folder(_node_scripts.read()),
             time_limit=seconds("launch_time_limit", args.get("time_limit")),
             stop_grace=seconds("launch_stop_grace", args.get("stop_grace")),
+            lease=seconds("launch_lease", args.get("lease")),
+            stall_timeout=seconds("launch_stall_timeout", args.get("stall_timeout")),
+            stall_action=str(args.get("stall_action") or "report"),
+            attempt=attempt,
+            output_dir=output_dir,
+            collect=tuple(str(name) for name in args.get("collect") or ()),
         )
         return job, local_workdir
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shlex
 import signal
 import threading
@@ -24,12 +25,15 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.torchfleet.cluster.plugins.module_utils import _outcome
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _hang, _outcome
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _runs
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import members
 
 WAIT = 1.0  # seconds that a node holds a poll back when there is nothing new: bounds how late a stop order is seen
 ANSWER = 15.0  # seconds for one poll's answer, beyond WAIT; a cut link shows nothing at all
+STACKS = 15.0  # seconds for the stacks of a node's ranks
+HUNG = _outcome.HANG_WATCH
+ROOM = 65536  # free bytes below which a disk is full
 COLOURS = ("bright blue", "bright green", "bright cyan", "bright yellow", "bright magenta", "bright purple")
 
 T = TypeVar("T")
@@ -107,6 +111,7 @@ class ActionModule(ActionBase):
         self._agent: List[str] = []
         self._node = str(launch["nodes"][host]["node"])
         self._folder = Path(str(launch["folder"]))
+        self._hangs = self._full = False
         self._sinks: Dict[str, LineSink] = {}
         self._offset = 0.0
         # Who looks in later has not to see all again, and does not end a run that only this machine cannot reach.
@@ -150,7 +155,11 @@ class ActionModule(ActionBase):
         state: Dict[str, Any] = {}
         answer: Dict[str, Any] = {}
         stopped = False
+        parent = os.getppid()
         while True:
+            if os.getppid() != parent:
+                # Ansible was killed, and this worker, in a session of its own, was not. The run goes on without us.
+                return self._result("unreachable", answer, "the controller was killed")
             try:
                 answer = within(WAIT + ANSWER, lambda state=state: self._poll(state))
             except (NodeLost, AnsibleConnectionFailure) as error:
@@ -162,6 +171,9 @@ class ActionModule(ActionBase):
                 return self._result("unreachable", answer, problem)
             state = answer["state"]
             self._take(answer)
+            if not self._full and answer["free"] is not None and answer["free"] < ROOM:
+                self._full = True
+                self._display.warning(f"{self._node}: the disk is full: lines of the run are lost there from now on")
             if answer["stop"]:  # by another controller
                 _runs.order_stop(self._folder, answer["stop"])
             failure = self._failure(answer)
@@ -169,6 +181,8 @@ class ActionModule(ActionBase):
                 _runs.order_stop(self._folder, failure)
             if answer["status"] in ("exited", "lost") and not answer["more"]:
                 break
+            elif answer["status"] == "running":
+                self._watch(float(answer["sign"]))
             if not stopped and _runs.stop_reason(self._folder):
                 stopped = True
                 self._stop()
@@ -217,6 +231,38 @@ class ActionModule(ActionBase):
         if end.status == "exited" and (end.code or end.signal is not None):
             return f"the launcher on {self._node} failed ({_outcome.how(end.code, end.signal)})"
         return ""
+
+    def _watch(self, sign: float) -> None:
+        """Where no node shows a sign of life any more, ask the ranks where they are."""
+        timeout = float(self._launch.get("stall_timeout") or 0)
+        if not timeout or self._hangs:
+            return
+        _runs.note_sign(self._folder, self._node, sign - self._offset)
+        if time.time() - _runs.last_sign(self._folder) < timeout and HUNG not in _runs.stop_reason(self._folder):
+            return
+        self._hangs = True
+        stop = self._leads and self._launch["stall_action"] == "stop"
+        command = [*self._agent, "stacks", str(self._launch["run_dir"]), "1" if stop else "0"]
+        if stop:  # before a rank that is aborted counts as the first failure
+            _runs.order_stop(self._folder, f"{_outcome.ENDED_BY}{HUNG} after {timeout:.0f} s without progress")
+        try:
+            done = within(STACKS, lambda: self._low_level_execute_command(shlex.join(command)))
+            stacks = {name: str(text) for name, text in json.loads(done["stdout"].strip().splitlines()[-1]).items()}
+        except (NodeLost, AnsibleConnectionFailure, ValueError, IndexError):
+            stacks = {}
+        _runs.note_stacks(self._folder, self._node, stacks)
+        for name, text in stacks.items():
+            (self._folder / self._node / f"{name}.stack.txt").write_text(text, encoding="utf-8")
+        if self._node != next(iter(self._launch["nodes"].values()))["node"]:
+            return
+        places = {
+            int(name[len("rank-") :]): _hang.innermost(text)
+            for name, text in _runs.all_stacks(self._folder, len(self._launch["nodes"]), STACKS).items()
+            if name[len("rank-") :].isdigit()
+        }
+        finding = _hang.sentence(places, timeout)
+        _runs.update_manifest(self._folder, hang={"sentence": finding, "places": places, "time": time.time()})
+        self._display.warning(finding)
 
     def _loss(self, answer: Mapping[str, Any]) -> str:
         return f"{self._node}: {(answer['exit'] or {}).get('error') or 'the supervisor of the run was killed'}"

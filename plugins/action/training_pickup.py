@@ -53,7 +53,7 @@ def take_folder(runs_dir: Path, run_id: str, launch: Mapping[str, Any]) -> Path:
         (folder / str(node["node"])).mkdir(parents=True, exist_ok=True)
         for log in (folder / str(node["node"])).glob("*.log"):
             log.unlink()
-    (folder / _runs.STOP).unlink(missing_ok=True)
+    _runs.tidy(folder)
     _runs.write_json(folder / _runs.MANIFEST, {**manifest, "controller": _runs.controller()})
     return folder
 
@@ -107,5 +107,10 @@ class ActionModule(ActionBase):
             "state": run.state,
             "stop_grace": job["stop_grace"],
             "time_limit": job["time_limit"],
+            "lease": job["lease"],
+            "stall_timeout": job["stall_timeout"],
+            "stall_action": job["stall_action"],
+            "collect": job["collect"],
+            "output_dir": job["output_dir"] or f"{job['run_dir']}/output",
             "nodes": {hosts[node["node"]]: {"node": node["node"]} for node in nodes},
         }

@@ -53,8 +53,10 @@ class ActionModule(ActionBase):
             self._node_end(str(node["node"]), task_vars["hostvars"][host]) for host, node in launch["nodes"].items()
         ]
         stop_reason = _runs.stop_reason(folder)
-        (folder / _runs.STOP).unlink(missing_ok=True)
+        _runs.tidy(folder)
         outcome = _outcome.judge(plan, ends, stop_reason)
+        if manifest.get("hang") and not outcome.ok:
+            outcome = dataclasses.replace(outcome, problems=(manifest["hang"]["sentence"], *outcome.problems))
 
         starts = [rank.started for end in ends for rank in end.ranks if rank.started]
         now = time.time()
@@ -69,7 +71,14 @@ class ActionModule(ActionBase):
             times=times,
         )
         self._report(plan, ends, outcome, folder, now - manifest["times"]["planned"])
-        return {"changed": False, "ok": outcome.ok, "sentence": outcome.sentence, "folder": str(folder)}
+        again = not outcome.ok and not _outcome.by_person(stop_reason) and not any(end.timed_out for end in ends)
+        return {
+            "changed": False,
+            "ok": outcome.ok,
+            "again": again,
+            "sentence": outcome.sentence,
+            "folder": str(folder),
+        }
 
     def _detached(self, folder: Path, plan: LaunchPlan) -> Dict[str, Any]:
         _runs.update_manifest(folder, state="detached")
@@ -78,7 +87,7 @@ class ActionModule(ActionBase):
             f"status.yml, end it with stop.yml, each with -e run_id={plan.run_id}",
             color="cyan",
         )
-        return {"changed": False, "ok": True, "sentence": "detached", "folder": str(folder)}
+        return {"changed": False, "ok": True, "again": False, "sentence": "detached", "folder": str(folder)}
 
     @staticmethod
     def _node_end(node: str, hostvars: Mapping[str, Any]) -> _outcome.NodeEnd:

@@ -123,8 +123,9 @@ class Job:
 
     Exactly one of `script` (path below `workdir`, or absolute) and `module` is set. `env` is added to every rank's
     environment; `secret_env` names further variables, whose values no plan ever holds: they reach the node's supervisor
-    by another way. `lib` is the folder on the nodes that holds our scripts. `restarts` is the number of
-    times a failed run is begun anew. `time_limit` and `stop_grace` are seconds; a `time_limit` of 0 is none.
+    by another way. `lib` is the folder on the nodes that holds our scripts. `output_dir` is where the script leaves its
+    files (empty: below `run_dir`); a further `attempt` has that of the first. `restarts` is the number of
+    times a failed run is begun anew. `time_limit`, `stop_grace`, `lease` and `stall_timeout` are seconds, 0 is none.
     """
 
     run_id: str
@@ -140,6 +141,12 @@ class Job:
     restarts: int = 0
     time_limit: float = 0
     stop_grace: float = 10
+    lease: float = 0
+    stall_timeout: float = 0
+    stall_action: str = "report"
+    collect: Tuple[str, ...] = ()
+    attempt: int = 1
+    output_dir: str = ""
 
     def __post_init__(self) -> None:
         problems = []
@@ -167,9 +174,18 @@ class Job:
         problems += [f"argument {arg!r} contains a NUL byte" for arg in self.args if "\0" in arg]
         problems += [
             f"{variable} is {value}, wanted seconds, 0 or more"
-            for variable, value in (("launch_time_limit", self.time_limit), ("launch_stop_grace", self.stop_grace))
+            for variable, value in (
+                ("launch_time_limit", self.time_limit),
+                ("launch_stop_grace", self.stop_grace),
+                ("launch_lease", self.lease),
+                ("launch_stall_timeout", self.stall_timeout),
+            )
             if not 0 <= value < float("inf")
         ]
+        if self.stall_action not in ("report", "stop"):
+            problems.append(f"launch_stall_action is {self.stall_action!r}, wanted report or stop")
+        if 0 < self.lease < 60:
+            problems.append(f"launch_lease is {self.lease} s, wanted 60 or more: a busy controller may ask late")
         if problems:
             raise ClusterError(problems)
 

@@ -15,6 +15,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import
 
 # How a stop reason begins that is a person's wish: what ranks then report is its echo.
 ENDED_BY = "ended by "
+HANG_WATCH = "the hang watch"
 DEAD = ("unreachable", "lost", "not_started")
 
 
@@ -63,6 +64,11 @@ class Outcome:
     sentence: str
     first: Optional[RankEnd] = None
     problems: Tuple[str, ...] = field(default_factory=tuple)
+
+
+def by_person(reason: str) -> bool:
+    """Whether somebody wished the run's end: then it is not begun anew."""
+    return reason.startswith(ENDED_BY) and HANG_WATCH not in reason
 
 
 def how(code: Optional[int], number: Optional[int]) -> str:

@@ -80,6 +80,30 @@ options:
       - Start in spite of what M(torchfleet.cluster.launch_preflight) found. It is shown, and kept in the manifest.
     type: bool
     default: false
+  lease:
+    description: Seconds after which a node ends the run where no controller asks for it any more; V(0) is none.
+    type: float
+    default: 0
+  stall_timeout:
+    description: Seconds without any sign of progress after which the run is said to hang; V(0) is none.
+    type: float
+    default: 0
+  stall_action:
+    description: What is done then.
+    type: str
+    choices: [report, stop]
+    default: report
+  collect:
+    description: Files of the output folder that come back after the run.
+    type: list
+    elements: str
+    default: []
+  attempt:
+    description:
+      - Which attempt it is. From the second on, O(run_id) names the first, whose output folder it shares; its own name
+        is that with the number.
+    type: int
+    default: 1
 attributes:
   action:
     support: full
@@ -138,6 +162,32 @@ time_limit:
   returned: success
   type: float
   sample: 0
+lease:
+  description: Seconds after which a node ends the run where no controller asks for it any more.
+  returned: success
+  type: float
+  sample: 0
+stall_timeout:
+  description: Seconds without any sign of progress after which the run is said to hang.
+  returned: success
+  type: float
+  sample: 0
+stall_action:
+  description: What is done then.
+  returned: success
+  type: str
+  sample: report
+collect:
+  description: Files of the output folder that come back after the run.
+  returned: success
+  type: list
+  elements: str
+  sample: [model.pt]
+output_dir:
+  description: The folder on the nodes for what the script leaves.
+  returned: success
+  type: str
+  sample: /var/lib/torchfleet/runs/digits-20261121-101500/output
 stop_grace:
   description: Seconds between the polite and the forced end.
   returned: success

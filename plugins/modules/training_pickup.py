@@ -89,6 +89,32 @@ time_limit:
   returned: when O(show) is false
   type: float
   sample: 0
+lease:
+  description: Seconds after which a node ends the run where no controller asks for it any more.
+  returned: when O(show) is false
+  type: float
+  sample: 0
+stall_timeout:
+  description: Seconds without any sign of progress after which the run is said to hang.
+  returned: when O(show) is false
+  type: float
+  sample: 0
+stall_action:
+  description: What is done then.
+  returned: when O(show) is false
+  type: str
+  sample: report
+collect:
+  description: Files of the output folder that come back after the run.
+  returned: when O(show) is false
+  type: list
+  elements: str
+  sample: [model.pt]
+output_dir:
+  description: The folder on the nodes for what the script leaves.
+  returned: when O(show) is false
+  type: str
+  sample: /var/lib/torchfleet/runs/digits-20261121-101500/output
 nodes:
   description: The run's nodes by the hosts' names in the inventory, in launch order.
   returned: when O(show) is false

@@ -57,6 +57,11 @@ ok:
   returned: always
   type: bool
   sample: false
+again:
+  description: Whether the run failed in a way that another attempt may help against; nobody wished its end.
+  returned: always
+  type: bool
+  sample: true
 sentence:
   description: How the run ended, in one sentence.
   returned: always

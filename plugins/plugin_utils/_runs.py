@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,8 @@ from typing import Any
 
 MANIFEST = "manifest.json"
 STOP = ".stop"
+SIGN = ".sign-"
+STACKS = ".stacks-"
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -64,6 +67,40 @@ def stop_reason(folder: Path) -> str:
         return (folder / STOP).read_text(encoding="utf-8")
     except FileNotFoundError:
         return ""
+
+
+def note_sign(folder: Path, node: str, when: float) -> None:
+    """When the run last showed a sign of life on the node, by this controller's clock."""
+    mark = folder / f"{SIGN}{node}"
+    mark.touch()
+    os.utime(mark, (when, when))
+
+
+def last_sign(folder: Path) -> float:
+    """The newest sign of life of all nodes."""
+    return max((mark.stat().st_mtime for mark in folder.glob(f"{SIGN}*")), default=time.time())
+
+
+def note_stacks(folder: Path, node: str, stacks: Mapping[str, str]) -> None:
+    write_json(folder / f"{STACKS}{node}", stacks)
+
+
+def all_stacks(folder: Path, nodes: int, seconds: float) -> dict[str, str]:
+    """The stacks of all nodes by rank, once all followers have written theirs, or after some seconds."""
+    deadline = time.monotonic() + seconds
+    while len(list(folder.glob(f"{STACKS}*"))) < nodes and time.monotonic() < deadline:
+        time.sleep(0.2)
+    found: dict[str, str] = {}
+    for path in sorted(folder.glob(f"{STACKS}*")):
+        found.update(json.loads(path.read_text(encoding="utf-8")))
+    return found
+
+
+def tidy(folder: Path) -> None:
+    """Take away what the followers told each other."""
+    for pattern in (STOP, f"{SIGN}*", f"{STACKS}*"):
+        for mark in folder.glob(pattern):
+            mark.unlink()
 
 
 def shown_env(env: Mapping[str, str], secret: tuple[str, ...]) -> dict[str, str]:

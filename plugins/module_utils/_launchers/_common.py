@@ -30,9 +30,12 @@ def base_env(cluster: Cluster, node: Node, job: Job) -> Dict[str, str]:
         "TORCHFLEET_RUN_ID": job.run_id,
         "TORCHFLEET_NODE": node.name,
         "TORCHFLEET_RUN_DIR": job.run_dir,
-        "TORCHFLEET_OUTPUT_DIR": f"{job.run_dir}/output",
+        "TORCHFLEET_OUTPUT_DIR": job.output_dir or f"{job.run_dir}/output",
+        "TORCHFLEET_ATTEMPT": str(job.attempt),
         "PATH": f"{node.python.rpartition('/')[0]}:{SYSTEM_PATH}",
         "PYTHONUNBUFFERED": "1",
+        # A rank that crashes, or that hangs and is aborted, then says where it was.
+        "PYTHONFAULTHANDLER": "1",
     }
     env.update(values(node_settings(cluster, node)))
     # torchrun sets it to 1 with a warning where it is absent; said once here, it is part of the plan.

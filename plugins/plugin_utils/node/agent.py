@@ -11,6 +11,7 @@
 `agent.py list RUNS_DIR [RUN_ID]`  tells of the runs that this node has seen
 `agent.py tail RUN_DIR LINES`      prints the last lines of each log
 `agent.py note RUN_DIR REASON`     writes down why the run is to end (base64)
+`agent.py stacks RUN_DIR ABORT`    prints where each rank is; with ABORT 1 it may cost the ranks their lives
 
 The run's folder is the training user's. What root does with it, it does with that user's rights alone.
 
@@ -27,6 +28,7 @@ import json
 import os
 import pwd
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -37,6 +39,9 @@ from typing import Any, Dict, List, Optional, Tuple
 
 CHUNK = 1 << 20  # bytes of log in one answer
 NOBODY = 65534
+LOOK_SECONDS = 0.5  # between two looks at the time
+STACK_SECONDS = 5.0  # for a rank that was told to print its stack
+RESERVE = 65536  # bytes
 LISTED = 50  # runs that are told of
 START_SECONDS = 30  # from the plan's arrival to the agent's first word
 
@@ -114,6 +119,9 @@ def run(run_dir: str) -> int:
         os.path.join(run_dir, "agent.json"),
         {"pid": os.getpid(), "start_time": start_time(os.getpid()), "started": started},
     )
+    room = os.path.join(run_dir, "room")
+    with contextlib.suppress(OSError), open(room, "wb") as stream:
+        stream.write(b"\0" * RESERVE)  # for the exit record, should the disk be full by then
     ending = {"stopped": False, "timed_out": False}
     raise_limits()
     log = open(os.path.join(run_dir, "logs", "launcher.log"), "ab", buffering=0)  # noqa: SIM115 (to the very end)
@@ -151,11 +159,13 @@ def run(run_dir: str) -> int:
 
     if ending["stopped"]:  # told so before there was a launcher to tell
         end(0, None)
-    limit = plan.get("time_limit") or None
     try:
-        status = launcher.wait(limit)
-    except subprocess.TimeoutExpired:
-        ending["timed_out"] = True
+        status = wait(launcher, run_dir, plan)
+    except subprocess.TimeoutExpired as expired:
+        if isinstance(expired, LeaseExpired):
+            note(run_dir, f"ended by its lease: no controller asked for {plan['lease']:.0f} s (launch_lease)")
+        else:
+            ending["timed_out"] = True
         end(0, None)
         try:
             status = launcher.wait(plan.get("stop_grace", 10))
@@ -170,8 +180,103 @@ def run(run_dir: str) -> int:
         "ended": time.time(),
     }
     record.update(ending)
+    with contextlib.suppress(OSError):
+        os.unlink(room)
     write_json(os.path.join(run_dir, "exit.json"), record)
     return status if status >= 0 else 128 - status
+
+
+class LeaseExpired(subprocess.TimeoutExpired):
+    """No controller asked for too long."""
+
+
+def wait(launcher: Any, run_dir: str, plan: Dict[str, Any]) -> int:
+    """The launcher's status. Raises TimeoutExpired at the time limit, LeaseExpired where nobody asks any more."""
+    limit, lease = plan.get("time_limit") or float("inf"), plan.get("lease") or float("inf")
+    begun = asked = time.monotonic()
+    mark = None
+    while True:
+        now = time.monotonic()
+        try:
+            changed = os.stat(os.path.join(run_dir, "asked")).st_mtime
+        except OSError:
+            changed = None
+        if changed != mark:
+            mark, asked = changed, now
+        if now - begun >= limit:
+            raise subprocess.TimeoutExpired(plan["argv"], limit)
+        if now - asked >= lease:
+            raise LeaseExpired(plan["argv"], lease)
+        try:
+            return launcher.wait(min(LOOK_SECONDS, limit - (now - begun), lease - (now - asked)))
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def note(run_dir: str, reason: str) -> None:
+    """Why the run is to end. The first reason stands."""
+    if not stop_reason(run_dir):
+        write_json(os.path.join(run_dir, "stop.json"), {"reason": reason, "time": time.time()})
+
+
+def last_sign(run_dir: str) -> float:
+    """When the run last showed a sign of life here: a line, a rank that came or went, an output file."""
+    newest = 0.0
+    for name in ("", "logs", "ranks", "output"):
+        folder = os.path.join(run_dir, name)
+        try:
+            with os.scandir(folder) as entries:
+                stamps = [entry.stat(follow_symlinks=False).st_mtime for entry in entries if entry.name != "asked"]
+            newest = max([newest, *stamps, os.stat(folder).st_mtime if name else 0.0])
+        except OSError:
+            continue
+    return newest
+
+
+def free_bytes(run_dir: str) -> Optional[int]:
+    try:
+        return shutil.disk_usage(run_dir).free
+    except OSError:
+        return None
+
+
+def log_from(path: str, offset: int) -> str:
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(offset)
+            return stream.read(CHUNK).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def stacks(run_dir: str, abort: bool) -> Dict[str, str]:
+    """Each living rank's Python stack: by py-spy where that is to be had, else from its own faulthandler on SIGABRT."""
+    found: Dict[str, str] = {}
+    dying = {}
+    path = ((read_json(os.path.join(run_dir, "plan.json")) or {}).get("env") or {}).get("PATH", os.defpath)
+    py_spy = shutil.which("py-spy", path=path)
+    for name, record in rank_records(run_dir).items():
+        pid = record.get("pid")
+        if record["exit"] is not None or not pid or start_time(pid) is None:
+            continue
+        found[name] = ""
+        if py_spy:
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                done = subprocess.run([py_spy, "dump", "--pid", str(pid)], capture_output=True, timeout=10, check=False)
+                found[name] = done.stdout.decode(errors="replace")
+        if not found[name] and abort:
+            log = os.path.join(run_dir, "logs", name + ".log")
+            dying[name] = (log, os.path.getsize(log) if os.path.exists(log) else 0)
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGABRT)
+    deadline = time.monotonic() + STACK_SECONDS
+    while dying and time.monotonic() < deadline:
+        time.sleep(0.1)
+        for name, (log, offset) in list(dying.items()):
+            found[name] = log_from(log, offset)
+            if os.path.exists(os.path.join(run_dir, "ranks", name + ".exit.json")):
+                del dying[name]
+    return found
 
 
 def node_state(run_dir: str) -> Tuple[str, Any]:
@@ -326,6 +431,8 @@ def tail(run_dir: str, count: int) -> Dict[str, List[str]]:
 
 def follow(run_dir: str, state: Dict[str, Any], wait: float) -> str:
     deadline = time.monotonic() + wait
+    with contextlib.suppress(OSError), open(os.path.join(run_dir, "asked"), "w"):
+        pass  # a full disk takes no lease away: the file's time changes all the same
     offsets, seen = state.get("offsets", {}), state.get("seen")
     while True:
         status, record = node_state(run_dir)  # before the logs: what it wrote at its end is then read with it
@@ -335,7 +442,8 @@ def follow(run_dir: str, state: Dict[str, Any], wait: float) -> str:
         if chunks or json.dumps(mark) != seen or status in ("exited", "lost") or time.monotonic() >= deadline:
             answer = {
                 "status": status, "exit": record, "ranks": ranks, "chunks": chunks, "more": more, "now": time.time(),
-                "stop": stop_reason(run_dir),
+                "stop": stop_reason(run_dir), "sign": last_sign(run_dir),
+                "free": free_bytes(run_dir),
                 "state": {"offsets": offsets, "seen": json.dumps(mark)},
             }  # fmt: skip
             return base64.b64encode(zlib.compress(json.dumps(answer).encode())).decode()
@@ -380,9 +488,10 @@ def main() -> None:
         print(json.dumps(tail(run_dir, int(sys.argv[3]))))
     elif verb == "note":
         become_owner(run_dir)
-        reason = base64.b64decode(sys.argv[3]).decode()
-        if not stop_reason(run_dir):
-            write_json(os.path.join(run_dir, "stop.json"), {"reason": reason, "time": time.time()})
+        note(run_dir, base64.b64decode(sys.argv[3]).decode())
+    elif verb == "stacks":
+        become_owner(run_dir)
+        print(json.dumps(stacks(run_dir, sys.argv[3] == "1")))
     elif verb == "sweep":
         print(sweep(run_dir, int(sys.argv[3]) if len(sys.argv) > 3 else 0))
     else:

@@ -10,6 +10,7 @@ command runs as a child in its own right: its signals, exit status and death by 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -28,6 +29,7 @@ WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SI
 
 REDRAW_SECONDS = 1.0  # a progress bar keeps one state a second
 DRAIN_SECONDS = 2.0  # what a grandchild that holds the pipe open may delay the end
+RESERVE = 65536  # bytes
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 
 # A \r at the very end may be the first half of \r\n.
@@ -93,13 +95,28 @@ class Thinner:
             self.write(tail + b"\n")
 
 
-def keep(log: int, data: bytes) -> None:
-    """Into the log, or nowhere: a full disk must not block the rank or take its end from us."""
+def reserve(path: str) -> None:
+    """Room for a rank's last words and its exit record, should the disk be full by then."""
+    with contextlib.suppress(OSError), open(path, "wb") as stream:
+        stream.write(b"\0" * RESERVE)
+
+
+def give_room(path: str) -> bool:
     try:
-        while data:
-            data = data[os.write(log, data) :]
+        os.unlink(path)
     except OSError:
-        pass
+        return False
+    return True
+
+
+def keep(log: int, data: bytes, room: str) -> None:
+    """Into the log, or nowhere: a full disk must not block the rank or take its end from us."""
+    while data:
+        try:
+            data = data[os.write(log, data) :]
+        except OSError:
+            if not give_room(room):
+                return
 
 
 def pump(source: int, thinner: Thinner) -> None:
@@ -121,7 +138,9 @@ def main() -> None:
     label = f"rank-{rank}" if rank is not None else f"rank-unknown-{os.getpid()}"
     record = os.path.join(run_dir, "ranks", label)
     log = os.open(os.path.join(run_dir, "logs", label + ".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    thinner = Thinner(lambda data: keep(log, data))
+    room = f"{record}.room"
+    reserve(room)
+    thinner = Thinner(lambda data: keep(log, data, room))
 
     reader, writer = os.pipe()
     if os.path.exists(record + ".exit.json"):  # of an attempt before this one
@@ -143,7 +162,7 @@ def main() -> None:
             command, stdin=subprocess.DEVNULL, stdout=writer, stderr=writer, preexec_fn=die_with_parent
         )
     except OSError as error:
-        keep(log, f"cannot start: {error.filename or command[0]}: {error.strerror}\n".encode())
+        keep(log, f"cannot start: {error.filename or command[0]}: {error.strerror}\n".encode(), room)
     os.close(writer)
     if child is not None:
         for early_number in early:
@@ -167,10 +186,12 @@ def main() -> None:
     ended = time.time()
     reading.join(DRAIN_SECONDS)
     thinner.close()
-    write_json(
-        record + ".exit.json",
-        {"code": status if status >= 0 else None, "signal": -status if status < 0 else None, "ended": ended},
-    )
+    give_room(room)
+    with contextlib.suppress(OSError):  # without a record it counts as vanished; its status is passed on all the same
+        write_json(
+            record + ".exit.json",
+            {"code": status if status >= 0 else None, "signal": -status if status < 0 else None, "ended": ended},
+        )
     if status < 0:
         # The launcher must see the same end as we did, but no core file of ours is to replace the rank's.
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0)

@@ -93,6 +93,7 @@ def test_a_nodes_environment_is_its_own() -> None:
         "TORCHFLEET_NODE": "n2",
         "TORCHFLEET_RUN_DIR": "/runs/r1",
         "TORCHFLEET_OUTPUT_DIR": "/runs/r1/output",
+        "TORCHFLEET_ATTEMPT": "1",
     }
 
 

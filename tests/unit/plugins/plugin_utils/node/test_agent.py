@@ -344,6 +344,67 @@ def test_root_looks_at_a_folder_as_its_owner(tmp_path: Path, owner: int | None, 
     assert os.waitpid(child, 0)[1] == 0
 
 
+# watch
+
+
+def test_a_lease_that_nobody_renews_ends_the_launcher_and_says_so(run: Run) -> None:
+    assert run.start("sleep", "1000", lease=0.3).wait(PATIENCE) == 128 + signal.SIGTERM
+    assert (run.end()["signal"], run.end()["timed_out"]) == (signal.SIGTERM, False)
+    assert run.follow()["stop"].startswith("ended by its lease: no controller asked for 0 s")
+
+
+@pytest.mark.parametrize(("asked", "ended"), [((), 60), ((10, 50, 100), 160), ((70,), 60)])
+def test_who_asks_renews_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[int, ...], ended: int
+) -> None:
+    clock = [0.0]
+
+    class Launcher:
+        @staticmethod
+        def wait(seconds: float) -> int:
+            clock[0] += seconds
+            for when in asked:
+                if clock[0] >= when:
+                    (tmp_path / "asked").touch()
+                    os.utime(tmp_path / "asked", (when, when))
+            raise subprocess.TimeoutExpired("launcher", seconds)
+
+    monkeypatch.setattr(agent.time, "monotonic", lambda: clock[0])
+    with pytest.raises(agent.LeaseExpired):
+        agent.wait(Launcher(), str(tmp_path), {"argv": ["x"], "lease": 60})
+    assert ended <= clock[0] <= ended + 2 * agent.LOOK_SECONDS
+
+
+def test_signs_of_life_are_lines_ranks_and_files_and_not_those_who_ask(run: Run) -> None:
+    run.plan("true")
+    (run.folder / "output").mkdir()
+    long_ago = time.time() - 1000
+    for path in (run.folder / "plan.json", *run.folder.iterdir()):
+        os.utime(path, (long_ago, long_ago))
+    assert abs(run.follow()["sign"] - long_ago) < 1
+    assert abs(run.follow()["sign"] - long_ago) < 1
+    for name in ("logs/rank-0.log", "ranks/rank-0.json", "output/model.pt"):
+        (run.folder / name).write_text("x")
+        assert run.follow()["sign"] > time.time() - PATIENCE
+        (run.folder / name).unlink()
+        os.utime((run.folder / name).parent, (long_ago, long_ago))
+
+
+@pytest.mark.skipif(bool(shutil.which("py-spy")), reason="py-spy answers in place of the faulthandler")
+def test_a_rank_that_may_die_says_where_it_is(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "stuck.py"
+    script.write_text("import time\ndef step():\n    print('in', flush=True)\n    time.sleep(1000)\nstep()\n")
+    shim = f"{sys.executable} {SHIM} {run.folder} {sys.executable} -u {script}"
+    run.start(
+        "sh", "-c", f"RANK=0 {shim}; RANK=1 {sys.executable} {SHIM} {run.folder} true", env={"PYTHONFAULTHANDLER": "1"}
+    )
+    until(lambda: run.log("rank-0.log") == "in\n")
+    assert agent.stacks(str(run.folder), abort=False) == {"rank-0": ""}
+    found = agent.stacks(str(run.folder), abort=True)
+    assert "line 4 in step" in found["rank-0"]
+    until(lambda: run.end())
+
+
 # list, tail and note
 
 

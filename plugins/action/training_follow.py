@@ -14,6 +14,7 @@ import base64
 import json
 import os
 import shlex
+import shutil
 import signal
 import threading
 import time
@@ -24,6 +25,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible.utils.color import ANSIBLE_COLOR
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _hang, _outcome
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _runs
@@ -34,6 +36,8 @@ ANSWER = 15.0  # seconds for one poll's answer, beyond WAIT; a cut link shows no
 STACKS = 15.0  # seconds for the stacks of a node's ranks
 HUNG = _outcome.HANG_WATCH
 ROOM = 65536  # free bytes below which a disk is full
+CLEAR = "\r\033[K"  # to the line's beginning, and nothing in it
+INTERRUPTED = " on the controller"
 COLOURS = ("bright blue", "bright green", "bright cyan", "bright yellow", "bright magenta", "bright purple")
 
 T = TypeVar("T")
@@ -66,13 +70,21 @@ def within(seconds: float, call: Callable[[], T]) -> T:
 
 
 class LineSink:
-    """A log on the controller, and its lines on the terminal. States of progress bars go to the file alone."""
+    """A log on the controller, and its lines on the terminal. A progress bar's states go to `redraw`, if anywhere."""
 
-    def __init__(self, path: Path, label: str, show: Callable[[str], None], hold: Optional[int] = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        label: str,
+        show: Callable[[str], None],
+        hold: Optional[int] = None,
+        redraw: Optional[Callable[[str], None]] = None,
+    ) -> None:
         """`hold`: until `release`, keep lines back, and then show that many of them."""
         self.stream = path.open("ab", buffering=0)
         self.label = label
         self.show = show
+        self.redraw = redraw
         self.rest = b""
         self.held: Optional[deque[str]] = None if hold is None else deque(maxlen=hold)
 
@@ -90,6 +102,10 @@ class LineSink:
             if text:
                 line = f"{self.label} | {text}"
                 self.show(line) if self.held is None else self.held.append(line)
+        if b"\r" in self.rest:
+            state = self.rest.rstrip(b"\r").rpartition(b"\r")[2]
+            if self.redraw and self.held is None and state.strip():
+                self.redraw(f"{self.label} | {state.decode(errors='replace').rstrip()}")
 
     def close(self) -> None:
         if self.rest:
@@ -134,6 +150,11 @@ class ActionModule(ActionBase):
         try:
             return self._follow()
         finally:
+            reason = _runs.stop_reason(self._folder)
+            if self._leads and reason.endswith(INTERRUPTED):
+                # Ansible does not wait for a verdict then.
+                outcome = {"ok": False, "sentence": reason, "first": None, "problems": []}
+                _runs.update_manifest(self._folder, state="interrupted", outcome=outcome)
             for number, handler in zip(numbers, previous):
                 signal.signal(number, handler)
             for sink in self._sinks.values():
@@ -149,7 +170,7 @@ class ActionModule(ActionBase):
                 _runs.order_stop(self._folder, f"{peer['name']} did not start its part")
 
     def _interrupted(self, number: int, _frame: Any) -> None:
-        _runs.order_stop(self._folder, f"{_outcome.ENDED_BY}{signal.Signals(number).name} on the controller")
+        _runs.order_stop(self._folder, f"{_outcome.ENDED_BY}{signal.Signals(number).name}{INTERRUPTED}")
 
     def _follow(self) -> Dict[str, Any]:
         state: Dict[str, Any] = {}
@@ -157,7 +178,7 @@ class ActionModule(ActionBase):
         stopped = False
         parent = os.getppid()
         while True:
-            if os.getppid() != parent:
+            if os.getppid() != parent and not _runs.stop_reason(self._folder):
                 # Ansible was killed, and this worker, in a session of its own, was not. The run goes on without us.
                 return self._result("unreachable", answer, "the controller was killed")
             try:
@@ -207,9 +228,10 @@ class ActionModule(ActionBase):
         for name, data in answer["chunks"].items():
             sink = self._sinks.get(name)
             if sink is None:
+                redraw = self._redraw if ANSIBLE_COLOR else None
                 stem = name[: -len(".log")]
                 label = f"{self._node}:{stem[len('rank-') :]}" if stem.startswith("rank-") else f"{self._node}:{stem}"
-                sink = LineSink(self._folder / self._node / name, label, self._show, self._hold)
+                sink = LineSink(self._folder / self._node / name, label, self._show, self._hold, redraw)
                 self._sinks[name] = sink
             sink.feed(base64.b64decode(data))
         if self._hold is not None and not answer["more"]:
@@ -218,7 +240,12 @@ class ActionModule(ActionBase):
                 sink.release()
 
     def _show(self, line: str) -> None:
-        self._display.display(line, color=self._colour)
+        self._display.display(f"{CLEAR}{line}" if ANSIBLE_COLOR else line, color=self._colour)
+
+    def _redraw(self, line: str) -> None:
+        """Over the terminal's last line, in which the bars of all ranks take turns."""
+        width = shutil.get_terminal_size().columns - 1
+        self._display.display(f"{CLEAR}{line[:width]}", color=self._colour, newline=False)
 
     def _failure(self, answer: Mapping[str, Any]) -> str:
         """Why the run has to end, from what this node alone shows."""

@@ -47,6 +47,30 @@ def test_lines_are_shown_with_their_label_however_the_text_is_cut(
     assert shown(tmp_path, *(data[at : at + 1] for at in range(len(data)))) == wanted
 
 
+def test_a_bars_states_are_redrawn_and_its_last_one_is_a_line(tmp_path: Path) -> None:
+    lines: list[str] = []
+    states: list[str] = []
+    sink = LineSink(tmp_path / "log", "n1:0", lines.append, redraw=states.append)
+    for chunk in (b"start\n", b"10%\r", b"20%\r30%\r", b"\r", b"100%\r\n", b"half a li", b"ne\n"):
+        sink.feed(chunk)
+    sink.close()
+    assert states[:2] == ["n1:0 | 10%", "n1:0 | 30%"]
+    assert lines == ["n1:0 | start", "n1:0 | 100%", "n1:0 | half a line"]
+
+
+def test_who_looks_in_later_sees_the_last_lines_first(tmp_path: Path) -> None:
+    lines: list[str] = []
+    states: list[str] = []
+    sink = LineSink(tmp_path / "log", "n1:0", lines.append, 2, states.append)
+    sink.feed(b"one\ntwo\nthree\n10%\r")
+    assert (lines, states) == ([], [])
+    sink.release()
+    sink.feed(b"four\n")
+    sink.close()
+    assert lines == ["n1:0 | two", "n1:0 | three", "n1:0 | four"]
+    assert (tmp_path / "log").read_text().startswith("one\n")
+
+
 def test_a_call_that_answers() -> None:
     assert within(10, lambda: "answer") == "answer"
 

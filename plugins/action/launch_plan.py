@@ -11,7 +11,7 @@ import hashlib
 import shlex
 import time
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ansible import context
 from ansible.errors import AnsibleActionFail
@@ -32,10 +32,15 @@ from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory impo
 PREFLIGHT = "__launch_preflight"
 
 
-def with_interfaces(cluster: Cluster, reports: Mapping[str, Mapping[str, Any]]) -> Cluster:
-    """The cluster with the interface that each node was seen to carry its address on, where none was chosen."""
+def with_reports(cluster: Cluster, reports: Mapping[str, Mapping[str, Any]]) -> Cluster:
+    """The cluster with what the preflight saw: tools, packages, and interfaces where none was chosen."""
     nodes = [
-        dataclasses.replace(node, interface=node.interface or reports.get(node.name, {}).get("interface"))
+        dataclasses.replace(
+            node,
+            interface=node.interface or reports.get(node.name, {}).get("interface"),
+            programs=reports.get(node.name, {}).get("programs"),
+            packages=reports.get(node.name, {}).get("versions") or None,
+        )
         for node in cluster.nodes
     ]
     return dataclasses.replace(cluster, nodes=tuple(nodes))
@@ -49,10 +54,19 @@ def as_text(plan: LaunchPlan, secret: tuple[str, ...]) -> str:
     ]
     for node in plan.nodes:
         lines += [f"{node.node} (node rank {node.node_rank})", f"  cd {shlex.quote(node.cwd)}"]
-        lines += [f"  {name}={shlex.quote(value)}" for name, value in sorted(_runs.shown_env(node.env, secret).items())]
-        lines.append(f"  {shlex.join(node.argv)}" if node.argv else "  (started by the head)")
+        if node.argv:
+            lines += _command(node.argv, node.env, () if node.rank else secret)
+        if node.rank is not None:
+            lines.append(f"  {node.rank.count} ranks, started by {'Slurm' if node.rank.queued else 'the head'}, each:")
+            lines.append(f"    cd {shlex.quote(node.rank.cwd)}")
+            lines += [f"  {line}" for line in _command(node.rank.argv, node.rank.env, secret)]
     lines += [f"because {reason}" for reason in plan.reasons]
     return "\n".join(lines) + "\n"
+
+
+def _command(argv: Sequence[str], env: Mapping[str, str], secret: tuple[str, ...]) -> List[str]:
+    shown = sorted(_runs.shown_env(env, secret).items())
+    return [*(f"  {name}={shlex.quote(value)}" for name, value in shown), f"  {shlex.join(argv)}"]
 
 
 def script_in(workdir: Path, script: str) -> str:
@@ -141,7 +155,7 @@ class ActionModule(ActionBase):
             )
         try:
             job, local_workdir = self._job(args, cluster)
-            plan = make_plan(with_interfaces(cluster, reports), job)
+            plan = make_plan(with_reports(cluster, reports), job)
         except ClusterError as error:
             problems += error.problems
             plan = None
@@ -165,6 +179,8 @@ class ActionModule(ActionBase):
             "stall_action": job.stall_action,
             "collect": list(job.collect),
             "output_dir": job.output_dir or f"{job.run_dir}/output",
+            "elastic": plan.elastic,
+            "min_nodes": plan.min_nodes,
             "nodes": {},
         }
         host_of = {host["name"]: host["host"] for host in members(task_vars, self._templar)}
@@ -176,6 +192,7 @@ class ActionModule(ActionBase):
                 "cwd": node.cwd,
                 "files": dict(node.files),
                 "sha256": hashes(local_workdir, job),
+                "rank": to_dict(node.rank) if node.rank else None,
             }
         if not self._task.check_mode:
             if folder.exists():
@@ -184,7 +201,8 @@ class ActionModule(ActionBase):
                 (folder / node.node).mkdir(parents=True)
             shown = to_dict(plan)
             for entry in shown["nodes"]:
-                entry["env"] = _runs.shown_env(entry["env"], job.secret_env)
+                part = entry["rank"] or entry
+                part["env"] = _runs.shown_env(part["env"], job.secret_env)
                 entry["files"] = sorted(entry["files"])
             result["manifest"] = {
                 "schema": 1,
@@ -246,6 +264,10 @@ class ActionModule(ActionBase):
             secret_env=tuple(str(name) for name in args.get("secret_env") or ()),
             launcher=str(args.get("launcher") or "torchrun"),
             lib=_node_scripts.folder(_node_scripts.read()),
+            via=str(args.get("via") or ""),
+            options=dict(args.get("launcher_options") or {}),
+            max_restarts=int(args.get("max_restarts") or 0),
+            min_nodes=int(args["min_nodes"]) if args.get("min_nodes") else None,
             time_limit=seconds("launch_time_limit", args.get("time_limit")),
             stop_grace=seconds("launch_stop_grace", args.get("stop_grace")),
             lease=seconds("launch_lease", args.get("lease")),
@@ -266,7 +288,7 @@ class ActionModule(ActionBase):
             f"Run {plan.run_id}: {plan.launcher} on {len(plan.nodes)} nodes, world size {plan.world_size} "
             f"({', '.join(f'{name} x{count}' for name, count in slots.items())}), torch {torch}\n"
             f"Network: {plan.transport}, master {plan.master_address}:{plan.master_port}, interfaces "
-            f"{', '.join(node.env.get('GLOO_SOCKET_IFNAME', '?') + ' on ' + node.node for node in plan.nodes)}\n"
+            f"{', '.join(node.rank_env.get('GLOO_SOCKET_IFNAME', '?') + ' on ' + node.node for node in plan.nodes)}\n"
             f"Logs: {folder}",
             color="cyan",
         )

@@ -38,6 +38,7 @@ HUNG = _outcome.HANG_WATCH
 ROOM = 65536  # free bytes below which a disk is full
 CLEAR = "\r\033[K"  # to the line's beginning, and nothing in it
 INTERRUPTED = " on the controller"
+ABANDONED = 8.0  # seconds that ranks may take to end after the launcher on the head that started them
 COLOURS = ("bright blue", "bright green", "bright cyan", "bright yellow", "bright magenta", "bright purple")
 
 T = TypeVar("T")
@@ -185,7 +186,7 @@ class ActionModule(ActionBase):
                 answer = within(WAIT + ANSWER, lambda state=state: self._poll(state))
             except (NodeLost, AnsibleConnectionFailure) as error:
                 problem = f"{self._node} no longer answers: {str(error).strip()[:200]}"
-                if self._leads:
+                if self._leads and not self._bearable():
                     _runs.order_stop(self._folder, problem)
                 if isinstance(error.__cause__, Unreadable):  # the node itself is there
                     self._stop()
@@ -197,7 +198,7 @@ class ActionModule(ActionBase):
                 self._display.warning(f"{self._node}: the disk is full: lines of the run are lost there from now on")
             if answer["stop"]:  # by another controller
                 _runs.order_stop(self._folder, answer["stop"])
-            failure = self._failure(answer)
+            failure = self._failure(answer) or self._abandoned(answer)
             if failure:
                 _runs.order_stop(self._folder, failure)
             if answer["status"] in ("exited", "lost") and not answer["more"]:
@@ -250,11 +251,12 @@ class ActionModule(ActionBase):
     def _failure(self, answer: Mapping[str, Any]) -> str:
         """Why the run has to end, from what this node alone shows."""
         end = _outcome.node_end(self._node, answer, self._offset)
-        failed = [rank for rank in end.ranks if rank.failed]
+        # An elastic launcher deals the ranks of a failed round anew.
+        failed = [rank for rank in end.ranks if rank.failed and not self._launch["elastic"]]
         if failed:
             return f"rank {failed[0].rank} on {self._node} failed ({_outcome.how(failed[0].code, failed[0].signal)})"
         if end.status == "lost":
-            return self._loss(answer)
+            return "" if self._bearable() else self._loss(answer)
         if end.status == "exited" and (end.code or end.signal is not None):
             return f"the launcher on {self._node} failed ({_outcome.how(end.code, end.signal)})"
         return ""
@@ -290,6 +292,27 @@ class ActionModule(ActionBase):
         finding = _hang.sentence(places, timeout)
         _runs.update_manifest(self._folder, hang={"sentence": finding, "places": places, "time": time.time()})
         self._display.warning(finding)
+
+    def _bearable(self) -> bool:
+        """Note that this node is gone, and say whether the run can go on without."""
+        gone = _runs.note(self._folder, _runs.LOST, self._node)
+        return self._launch["elastic"] and len(self._launch["nodes"]) - len(gone) >= self._launch["min_nodes"]
+
+    def _abandoned(self, answer: Mapping[str, Any]) -> str:
+        """Where the head starts all ranks: why this node's have to end when its launcher is gone without them."""
+        head, *others = self._launch["nodes"].values()
+        if not others or any(node["argv"] for node in others):
+            return ""
+        if self._node == head["node"]:
+            if answer["status"] == "exited":
+                _runs.note(self._folder, _runs.HEAD_ENDED, self._node)
+            return ""
+        seconds = _runs.noted_ago(self._folder, _runs.HEAD_ENDED, str(head["node"]))
+        if answer["status"] != "running" or seconds is None or seconds < ABANDONED:
+            return ""
+        began = len(answer["ranks"])
+        what = f"{began} ranks that it started on {self._node} run on" if began else f"no rank came up on {self._node}"
+        return f"the launcher on {head['node']} has ended, but {what}"
 
     def _loss(self, answer: Mapping[str, Any]) -> str:
         return f"{self._node}: {(answer['exit'] or {}).get('error') or 'the supervisor of the run was killed'}"

@@ -112,5 +112,7 @@ class ActionModule(ActionBase):
             "stall_action": job["stall_action"],
             "collect": job["collect"],
             "output_dir": job["output_dir"] or f"{job['run_dir']}/output",
-            "nodes": {hosts[node["node"]]: {"node": node["node"]} for node in nodes},
+            "elastic": launch["plan"]["elastic"],
+            "min_nodes": launch["plan"]["min_nodes"],
+            "nodes": {hosts[node["node"]]: {"node": node["node"], "argv": node["argv"]} for node in nodes},
         }

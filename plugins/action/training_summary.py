@@ -33,6 +33,8 @@ def plan_of(manifest: Mapping[str, Any]) -> LaunchPlan:
             for node in plan["nodes"]
         ),
         ranks=tuple(Rank(**rank) for rank in plan["ranks"]),
+        elastic=plan["elastic"],
+        min_nodes=plan["min_nodes"],
     )
 
 

@@ -64,7 +64,8 @@ class Node:
     ranks the node runs; `python` is an absolute path; `node_rank` is the place in `Cluster.nodes`.
     `aliases` are further names of the node in /etc/hosts. `env_extra` are the user's NCCL and gloo variables
     (nccl_env_extra; a value of None takes ours away). `interface` carries `address` (None: not looked at yet). `hcas`
-    are RDMA ports as NCCL names them (`mlx5_0:1`).
+    are RDMA ports as NCCL names them (`mlx5_0:1`). `programs` are absolute paths of launchers' tools by name,
+    `packages` versions of `python`'s packages (None: not looked at).
     """
 
     name: str
@@ -81,6 +82,8 @@ class Node:
     python: str = "/opt/torchfleet/venv/bin/python"
     aliases: Tuple[str, ...] = ()
     env_extra: Mapping[str, Any] = field(default_factory=dict)
+    programs: Optional[Mapping[str, str]] = None
+    packages: Optional[Mapping[str, str]] = None
 
 
 @dataclass(frozen=True)
@@ -123,9 +126,12 @@ class Job:
 
     Exactly one of `script` (path below `workdir`, or absolute) and `module` is set. `env` is added to every rank's
     environment; `secret_env` names further variables, whose values no plan ever holds: they reach the node's supervisor
-    by another way. `lib` is the folder on the nodes that holds our scripts. `output_dir` is where the script leaves its
-    files (empty: below `run_dir`); a further `attempt` has that of the first. `restarts` is the number of
-    times a failed run is begun anew. `time_limit`, `stop_grace`, `lease` and `stall_timeout` are seconds, 0 is none.
+    by another way. `lib` is the folder on the nodes that holds our scripts. `via` is which of a launcher's own ways to
+    start is taken (empty: its default), `options` what the launcher is told beyond that. `max_restarts` is how often an
+    elastic launcher deals the ranks anew after a failure, `min_nodes` with how few nodes it goes on (None: all).
+    `output_dir` is where the script leaves its files (empty: below `run_dir`); a further `attempt` has that of the
+    first. `restarts` is the number of times a failed run is begun anew. `time_limit`, `stop_grace`, `lease` and
+    `stall_timeout` are seconds, 0 is none.
     """
 
     run_id: str
@@ -138,6 +144,10 @@ class Job:
     secret_env: Tuple[str, ...] = ()
     launcher: str = "torchrun"
     lib: str = "/var/lib/torchfleet/lib"
+    via: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    max_restarts: int = 0
+    min_nodes: Optional[int] = None
     restarts: int = 0
     time_limit: float = 0
     stop_grace: float = 10
@@ -186,6 +196,10 @@ class Job:
             problems.append(f"launch_stall_action is {self.stall_action!r}, wanted report or stop")
         if 0 < self.lease < 60:
             problems.append(f"launch_lease is {self.lease} s, wanted 60 or more: a busy controller may ask late")
+        if _whole(self.max_restarts) is None:
+            problems.append(f"launch_max_restarts is {self.max_restarts!r}, wanted a whole number, 0 or more")
+        if self.min_nodes is not None and not _whole(self.min_nodes):
+            problems.append(f"launch_min_nodes is {self.min_nodes!r}, wanted a whole number of nodes, 1 or more")
         if problems:
             raise ClusterError(problems)
 
@@ -206,11 +220,27 @@ class Rank:
 
 
 @dataclass(frozen=True)
+class RankPlan:
+    """What each rank of a node is, where it does not come through the launcher.
+
+    It lies on the node, and the shim reads it there: nothing of it, and no secret, crosses a remote shell or a command
+    line. `count` ranks are to appear on the node. `queued`: a queue owns them (Slurm), and they may come at any time.
+    """
+
+    argv: Tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    count: int
+    queued: bool = False
+
+
+@dataclass(frozen=True)
 class NodePlan:
     """What one node executes, to the last argument.
 
     `argv` is empty on a node that a launcher reaches from the head by itself. `env` is the launcher's whole added
-    environment. `files` maps absolute paths to contents that must be there before the start.
+    environment. `files` maps absolute paths to contents that must be there before the start. Without `rank` the ranks
+    inherit all from the launcher.
     """
 
     node: str
@@ -219,11 +249,21 @@ class NodePlan:
     env: Mapping[str, str]
     cwd: str
     files: Mapping[str, str] = field(default_factory=dict)
+    rank: Optional[RankPlan] = None
+
+    @property
+    def rank_env(self) -> Mapping[str, str]:
+        """The environment that the node's ranks are given."""
+        return self.env if self.rank is None else self.rank.env
 
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """What every node of the cluster executes for one run. `ranks` is the world that has to come up."""
+    """What every node of the cluster executes for one run. `ranks` is the world that has to come up.
+
+    `elastic`: the launcher itself deals the ranks to the nodes, in any order, and anew after a failure, as long as
+    `min_nodes` are left.
+    """
 
     run_id: str
     launcher: str
@@ -234,6 +274,8 @@ class LaunchPlan:
     nodes: Tuple[NodePlan, ...]
     ranks: Tuple[Rank, ...]
     reasons: Tuple[Reason, ...] = ()
+    elastic: bool = False
+    min_nodes: int = 0
 
     def node(self, name: str) -> NodePlan:
         for node in self.nodes:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -118,6 +119,8 @@ def node_end(node: str, answer: Mapping[str, Any], clock_offset: float) -> NodeE
 
 def world_problems(plan: LaunchPlan, ranks: Sequence[RankEnd]) -> List[str]:
     """Where the world that came up is not the one that was planned."""
+    if plan.elastic:
+        return _elastic_problems(plan, ranks)
     problems = []
     planned = {rank.rank: rank.node for rank in plan.ranks}
     seen: Dict[Optional[int], str] = {}
@@ -133,6 +136,27 @@ def world_problems(plan: LaunchPlan, ranks: Sequence[RankEnd]) -> List[str]:
             problems.append(f"rank {rank.rank} came up twice: on {seen[rank.rank]} and on {rank.node}")
         elif planned[rank.rank] != rank.node:
             problems.append(f"rank {rank.rank} came up on {rank.node}, planned was {planned[rank.rank]}")
+        seen.setdefault(rank.rank, rank.node)
+    return problems
+
+
+def _elastic_problems(plan: LaunchPlan, ranks: Sequence[RankEnd]) -> List[str]:
+    """Who has which rank is the launcher's choice; that all are in one world of a size that was allowed is not."""
+    problems = []
+    slots = sorted(sum(rank.node == name for rank in plan.ranks) for name in {rank.node for rank in plan.ranks})
+    least = sum(slots[: plan.min_nodes])
+    worlds = sorted({rank.world_size for rank in ranks if rank.world_size is not None})
+    if len(worlds) > 1:
+        problems.append(f"the ranks came up in worlds of {' and '.join(map(str, worlds))}: the launcher split them")
+    problems += [
+        f"the ranks came up in a world of {world}, planned was {least} to {plan.world_size}"
+        for world in worlds
+        if not least <= world <= plan.world_size
+    ]
+    seen: Dict[Optional[int], str] = {}
+    for rank in ranks:
+        if rank.rank in seen:
+            problems.append(f"rank {rank.rank} came up twice: on {seen[rank.rank]} and on {rank.node}")
         seen.setdefault(rank.rank, rank.node)
     return problems
 
@@ -154,13 +178,22 @@ def _vanished(nodes: Sequence[NodeEnd]) -> List[RankEnd]:
     return [rank for node in failed for rank in node.ranks if not rank.finished]
 
 
+def _names(nodes: Sequence[NodeEnd]) -> List[str]:
+    return [node.node for node in nodes]
+
+
 def judge(plan: LaunchPlan, nodes: Sequence[NodeEnd], stop_reason: str = "") -> Outcome:
     """The verdict over all nodes. `stop_reason` is why the supervisor ended the run, where it did."""
+    lost = [node for node in nodes if node.status in DEAD]
+    if plan.elastic and lost and len(nodes) - len(lost) >= plan.min_nodes:
+        rest = dataclasses.replace(plan, nodes=tuple(node for node in plan.nodes if node.node not in _names(lost)))
+        outcome = judge(rest, [node for node in nodes if node not in lost], stop_reason)
+        return dataclasses.replace(outcome, problems=(*outcome.problems, *(node.problem for node in lost)))
     ranks = [rank for node in nodes for rank in node.ranks]
     failed = sorted((rank for rank in ranks if rank.failed), key=lambda rank: rank.ended or float("inf"))
     world = world_problems(plan, ranks)
     reported = {node.node for node in nodes}
-    problems = [f"{node.node}: no report" for node in plan.nodes if node.argv and node.node not in reported]
+    problems = [f"{node.node}: no report" for node in plan.nodes if node.node not in reported]
     for node in nodes:
         if node.status in DEAD:
             problems.append(node.problem or f"{node.node}: {node.status}")
@@ -196,9 +229,11 @@ def judge(plan: LaunchPlan, nodes: Sequence[NodeEnd], stop_reason: str = "") -> 
         if node.code or node.signal is not None:
             sentence = f"the launcher on {node.node} failed ({how(node.code, node.signal)}) although no rank did"
             return Outcome(False, sentence, None, (sentence,))
-    missing = sorted({rank.rank for rank in plan.ranks} - {rank.rank for rank in ranks if rank.finished})
+    worlds = {rank.world_size or 0 for rank in ranks} if plan.elastic else ()
+    wanted = set(range(max(worlds))) if worlds else {rank.rank for rank in plan.ranks}
+    missing = sorted(wanted - {rank.rank for rank in ranks if rank.finished})
     if missing:
         names = ", ".join(str(rank) for rank in missing)
         sentence = f"the launcher reported success, but rank {names} never ran to its end"
         return Outcome(False, sentence, None, (sentence,))
-    return Outcome(True, f"all {plan.world_size} ranks ended with exit status 0")
+    return Outcome(True, f"all {len(wanted)} ranks ended with exit status 0")

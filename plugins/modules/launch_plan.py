@@ -51,6 +51,20 @@ options:
     description: What starts the ranks.
     type: str
     default: torchrun
+  via:
+    description: Which of the launcher's own ways to start is taken. Without it, its default.
+    type: str
+  launcher_options:
+    description: Further options of the launcher, name to value.
+    type: dict
+    default: {}
+  max_restarts:
+    description: How often an elastic launcher deals the ranks anew after a failure.
+    type: int
+    default: 0
+  min_nodes:
+    description: With how few nodes an elastic launcher goes on. Without it, all.
+    type: int
   run_id:
     description: Name of the run. Without it, one is made of the script's name and the time.
     type: str
@@ -198,11 +212,22 @@ manifest:
   returned: success, outside check mode
   type: dict
   sample: {"schema": 1, "run_id": "digits-20261121-101500", "state": "planned"}
+elastic:
+  description: Whether the launcher deals the ranks to the nodes itself, and anew after a failure.
+  returned: success
+  type: bool
+  sample: false
+min_nodes:
+  description: With how few nodes an elastic run goes on.
+  returned: success
+  type: int
+  sample: 0
 nodes:
   description:
     - What each node executes, by the host's name in the inventory, in launch order. C(node) is the node's name; C(argv)
       is empty where the launcher reaches the node from the head; C(env) is the launcher's whole added environment but
-      for secrets; C(files) maps paths to contents that must be there before the start.
+      for secrets; C(files) maps paths to contents that must be there before the start; C(rank) is what each rank is
+      given on the node itself, where it does not come through the launcher.
   returned: success
   type: dict
   sample:
@@ -212,4 +237,5 @@ nodes:
       env: {"MASTER_ADDR": "10.0.1.11"}
       cwd: /var/lib/torchfleet/work/digits
       files: {}
+      rank: null
 """

@@ -75,6 +75,11 @@ options:
     description: Bytes that must be free at each of O(paths).
     type: int
     default: 0
+  programs:
+    description: Tools of launchers whose paths are reported.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     support: full
@@ -127,6 +132,11 @@ versions:
   returned: success
   type: dict
   sample: {"python": "3.11.2", "torch": "2.13.0+cpu"}
+programs:
+  description: Absolute paths of the tools that are there.
+  returned: success
+  type: dict
+  sample: {"mpirun": "/usr/bin/mpirun"}
 rsync:
   description: Whether rsync is there.
   returned: success
@@ -306,6 +316,7 @@ def main() -> None:
             "ssh_peers": {"type": "list", "elements": "str", "default": []},
             "paths": {"type": "list", "elements": "path", "default": []},
             "min_free_bytes": {"type": "int", "default": 0},
+            "programs": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
@@ -377,6 +388,7 @@ def main() -> None:
         master_port=port,
         versions=versions,
         interface=local.get(str(normalise_address(params["address"]))),
+        programs={name: path for name, path in ((n, module.get_bin_path(n)) for n in params["programs"]) if path},
         rsync=module.get_bin_path("rsync") is not None,
     )
 

@@ -115,11 +115,21 @@ output_dir:
   returned: when O(show) is false
   type: str
   sample: /var/lib/torchfleet/runs/digits-20261121-101500/output
+elastic:
+  description: Whether the launcher deals the ranks to the nodes itself, and anew after a failure.
+  returned: when O(show) is false
+  type: bool
+  sample: false
+min_nodes:
+  description: With how few nodes an elastic run goes on.
+  returned: when O(show) is false
+  type: int
+  sample: 0
 nodes:
   description: The run's nodes by the hosts' names in the inventory, in launch order.
   returned: when O(show) is false
   type: dict
-  sample: {"node1": {"node": "node1"}}
+  sample: {"node1": {"node": "node1", "argv": ["/opt/torchfleet/venv/bin/python", "-m", "torch.distributed.run"]}}
 runs:
   description: The runs that were printed.
   returned: when O(show) is true

@@ -16,9 +16,12 @@ description:
   - Ends it gracefully first, then by force, and proves that no process of the run is left.
 options:
   state:
-    description: Whether the run is to be running here.
+    description:
+      - Whether the run is to be running here.
+      - V(prepared) lays out its files and starts nothing, for a launcher on another node may start ranks here at once.
+      - V(started) then goes on from there.
     type: str
-    choices: [started, stopped]
+    choices: [prepared, started, stopped]
     default: started
   run_id:
     description: The run.
@@ -37,7 +40,9 @@ options:
     type: path
     default: /usr/bin/python3
   plan:
-    description: This node's part of the plan (C(argv), C(env), C(cwd), C(files), C(time_limit), C(stop_grace)).
+    description:
+      - This node's part of the plan (C(argv), C(env), C(cwd), C(files), C(rank), C(time_limit), C(stop_grace)).
+      - Without C(argv) the ranks that a launcher on the head starts here are waited for, and ended with the run.
     type: dict
     default: {}
   secret_env:
@@ -125,6 +130,8 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils import _files
 # Bit 24 of a capability set, linux/capability.h.
 CAP_SYS_RESOURCE = 1 << 24
 
+PREPARED = "prepared.json"  # a launch that was laid out, until it begins
+
 
 def has_systemd() -> bool:
     return os.path.isdir("/run/systemd/system")
@@ -184,7 +191,7 @@ def prepare(module: AnsibleModule, account: pwd.struct_passwd) -> None:
     for folder in ("logs", "ranks", "output", *(os.path.relpath(os.path.dirname(path), run_dir) for path in files)):
         os.makedirs(os.path.join(run_dir, folder), 0o700, exist_ok=True)
     for path, text in files.items():
-        write_owned(path, text, account, 0o600)
+        write_owned(path, text, account, 0o700 if text.startswith("#!") else 0o600)
     env = {
         "HOME": account.pw_dir,
         "USER": account.pw_name,
@@ -192,11 +199,40 @@ def prepare(module: AnsibleModule, account: pwd.struct_passwd) -> None:
         "LANG": "C.UTF-8",
         **plan["env"],
     }
-    env.update({name: str(value) for name, value in module.params["secret_env"].items()})
+    secret = {name: str(value) for name, value in module.params["secret_env"].items()}
+    rank = plan.pop("rank", None)
+    if rank is None:
+        env.update(secret)
+    else:
+        # Such a launcher shows its environment to other nodes and to files: the ranks get theirs from this one.
+        payload = {**rank, "env": {**env, **rank["env"], **secret}}
+        write_owned(os.path.join(run_dir, "payload.json"), json.dumps(payload), account, 0o600)
+        plan["cwd"] = run_dir
+        if not plan["argv"]:
+            plan["argv"] = [module.params["python"], "-I", os.path.join(module.params["lib"], "attend.py"), run_dir]
     write_owned(os.path.join(run_dir, "plan.json"), json.dumps({**plan, "env": env}), account, 0o600)
-    write_owned(os.path.join(run_dir, "launch.json"), json.dumps(module.params["launch"]), account, 0o600)
+    launch = json.dumps(module.params["launch"])
+    for name in ("launch.json", PREPARED) if module.params["state"] == "prepared" else ("launch.json",):
+        write_owned(os.path.join(run_dir, name), launch, account, 0o600)
     for folder, _folders, _names in os.walk(run_dir, topdown=False):
         os.chown(folder, account.pw_uid, account.pw_gid)
+
+
+def is_prepared(module: AnsibleModule) -> bool:
+    """Whether this very launch was laid out here and has not begun."""
+    run_dir = module.params["run_dir"]
+    try:
+        handle = os.open(os.path.join(run_dir, PREPARED), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(handle, encoding="utf-8") as stream:
+            return not os.path.islink(run_dir) and json.load(stream) == module.params["launch"]
+    except (OSError, ValueError):
+        return False
+
+
+def begin(run_dir: str) -> None:
+    """It begins once, and now: followers give the supervisor a while to come up, from the plan's time on."""
+    os.unlink(os.path.join(run_dir, PREPARED))
+    os.utime(os.path.join(run_dir, "plan.json"), follow_symlinks=False)
 
 
 def memlock_can_be_raised() -> bool:
@@ -215,16 +251,22 @@ def start(module: AnsibleModule) -> None:
     params = module.params
     run_dir, run_id = params["run_dir"], params["run_id"]
     account = pwd.getpwnam(params["user"])
-    if os.path.lexists(run_dir):
+    goes_on = params["state"] == "started" and is_prepared(module)
+    if os.path.lexists(run_dir) and not goes_on:
         module.fail_json(msg=f"{socket.gethostname()}: a run {run_id} is there already: choose another launch_run_id")
     if module.check_mode:
         module.exit_json(changed=True, unit=unit_name(run_id) if has_systemd() else "", agent=agent(module))
     install(module)
-    try:
-        prepare(module, account)
-    except OSError as error:
-        shutil.rmtree(run_dir, ignore_errors=True)
-        module.fail_json(msg=f"{socket.gethostname()}: the run's folder cannot be made: {error}")
+    if goes_on:
+        begin(run_dir)
+    else:
+        try:
+            prepare(module, account)
+        except OSError as error:
+            shutil.rmtree(run_dir, ignore_errors=True)
+            module.fail_json(msg=f"{socket.gethostname()}: the run's folder cannot be made: {error}")
+    if params["state"] == "prepared":
+        module.exit_json(changed=True, unit="", agent=agent(module))
     command = [params["python"], "-I", os.path.join(params["lib"], "agent.py"), "run", run_dir]
     if has_systemd():
         properties = [
@@ -320,7 +362,7 @@ def stop(module: AnsibleModule) -> None:
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["started", "stopped"], "default": "started"},
+            "state": {"type": "str", "choices": ["prepared", "started", "stopped"], "default": "started"},
             "run_id": {"type": "str", "required": True},
             "run_dir": {"type": "path", "required": True},
             "user": {"type": "str", "default": "root"},
@@ -335,9 +377,9 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    if module.params["state"] == "started":
-        start(module)
-    stop(module)
+    if module.params["state"] == "stopped":
+        stop(module)
+    start(module)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ MANIFEST = "manifest.json"
 STOP = ".stop"
 SIGN = ".sign-"
 STACKS = ".stacks-"
+LOST = ".lost-"
+HEAD_ENDED = ".ended-"
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -98,9 +100,25 @@ def all_stacks(folder: Path, nodes: int, seconds: float) -> dict[str, str]:
 
 def tidy(folder: Path) -> None:
     """Take away what the followers told each other."""
-    for pattern in (STOP, f"{SIGN}*", f"{STACKS}*"):
+    for pattern in (STOP, f"{SIGN}*", f"{STACKS}*", f"{LOST}*", f"{HEAD_ENDED}*"):
         for mark in folder.glob(pattern):
             mark.unlink()
+
+
+def note(folder: Path, what: str, node: str) -> set[str]:
+    """Tell the other followers something of a node, once, and read of which nodes it has been told."""
+    path = folder / f"{what}{node}"
+    if not path.exists():
+        path.touch()
+    return {path.name[len(what) :] for path in folder.glob(f"{what}*")}
+
+
+def noted_ago(folder: Path, what: str, node: str) -> float | None:
+    """Seconds since the note; None where there is none."""
+    try:
+        return time.time() - (folder / f"{what}{node}").stat().st_ctime
+    except FileNotFoundError:
+        return None
 
 
 def shown_env(env: Mapping[str, str], secret: tuple[str, ...]) -> dict[str, str]:

@@ -15,9 +15,25 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import
     Job,
     LaunchPlan,
 )
-from ansible_collections.torchfleet.cluster.plugins.module_utils._launchers import _torchrun
+from ansible_collections.torchfleet.cluster.plugins.module_utils._launchers import (
+    _accelerate,
+    _accelerate_pdsh,
+    _colossalai,
+    _deepspeed,
+    _mpirun,
+    _python,
+    _slurm,
+    _torchrun,
+)
 
 LAUNCHERS: Dict[str, Callable[[Cluster, Job], LaunchPlan]] = {
+    "accelerate": _accelerate.plan,
+    "accelerate_pdsh": _accelerate_pdsh.plan,
+    "colossalai": _colossalai.plan,
+    "deepspeed": _deepspeed.plan,
+    "mpirun": _mpirun.plan,
+    "python": _python.plan,
+    "slurm": _slurm.plan,
     "torchrun": _torchrun.plan,
 }
 

@@ -26,6 +26,14 @@ from typing import Any, Callable, List, Optional, Sequence
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
 LOCAL_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID")
 WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE")
+LOCAL_WORLD_VARIABLES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "LOCAL_SIZE")
+TORCH_VARIABLES = (
+    ("RANK", RANK_VARIABLES),
+    ("LOCAL_RANK", LOCAL_VARIABLES),
+    ("WORLD_SIZE", WORLD_VARIABLES),
+    ("LOCAL_WORLD_SIZE", LOCAL_WORLD_VARIABLES),
+)
+PAYLOAD = "payload.json"
 
 REDRAW_SECONDS = 1.0  # a progress bar keeps one state a second
 DRAIN_SECONDS = 2.0  # what a grandchild that holds the pipe open may delay the end
@@ -49,6 +57,71 @@ def write_json(path: str, data: Any) -> None:
     with open(temporary, "w", encoding="utf-8") as stream:
         json.dump(data, stream)
     os.rename(temporary, path)
+
+
+def join_unit(run_dir: str) -> None:
+    """Into the control group of the run's unit, with which a rank that came over ssh then ends. Only root may."""
+    try:
+        with open(os.path.join(run_dir, "agent.json"), encoding="utf-8") as stream:
+            agent = json.load(stream)["pid"]
+        with open(f"/proc/{agent}/cgroup", encoding="utf-8") as stream:
+            lines = stream.read().splitlines()
+    except (OSError, ValueError, KeyError):
+        return
+    mounts = {"": ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"), "name=systemd": ("/sys/fs/cgroup/systemd",)}
+    for _number, controllers, path in (line.split(":", 2) for line in lines):
+        for mount in mounts.get(controllers, ()) if "/torchfleet-" in path else ():
+            try:
+                with open(f"{mount}{path}/cgroup.procs", "w", encoding="utf-8") as stream:
+                    stream.write(str(os.getpid()))
+            except OSError:
+                continue
+
+
+def take_payload(run_dir: str, command: List[str]) -> List[str]:
+    """The rank's command. Where the launcher cannot carry it unharmed it lies on the node, with all that belongs to it.
+
+    What the launcher adds (`--local_rank=1`) comes after it.
+    """
+    try:
+        with open(os.path.join(run_dir, PAYLOAD), encoding="utf-8") as stream:
+            payload = json.load(stream)
+    except FileNotFoundError:
+        return command
+    if not payload["queued"]:
+        join_unit(run_dir)
+    os.environ.update(payload["env"])
+    os.chdir(payload["cwd"])
+    return [*payload["argv"], *command]
+
+
+def name_ranks() -> None:
+    """The names that torch reads, beside those of MPI and Slurm."""
+    for name, others in TORCH_VARIABLES:
+        value = number(others)
+        if value is not None:
+            os.environ[name] = str(value)
+    first, rank = number(("TORCHFLEET_FIRST_RANK",)), number(RANK_VARIABLES)
+    if first is not None and rank is not None:
+        os.environ["LOCAL_RANK"] = str(rank - first)
+
+
+def forget_others(run_dir: str, label: str, local_rank: Optional[int]) -> None:
+    """Drop the records of ranks that held this place on the node before: an elastic launcher deals ranks anew."""
+    folder = os.path.join(run_dir, "ranks")
+    for name in os.listdir(folder) if local_rank is not None else []:
+        if name.endswith(".exit.json") or not name.endswith(".json") or name == label + ".json":
+            continue
+        path = os.path.join(folder, name)
+        try:
+            with open(path, encoding="utf-8") as stream:
+                held = json.load(stream)
+            gone = not os.path.exists(f"/proc/{held['pid']}")
+            for old in (path[: -len("json")] + "exit.json", path) if held["local_rank"] == local_rank and gone else ():
+                if os.path.exists(old):
+                    os.unlink(old)
+        except (OSError, ValueError, KeyError):
+            continue
 
 
 class Thinner:
@@ -133,9 +206,12 @@ def die_with_parent() -> None:
 
 
 def main() -> None:
-    run_dir, command = sys.argv[1], sys.argv[2:]
+    run_dir = sys.argv[1]
+    command = take_payload(run_dir, sys.argv[2:])
+    name_ranks()
     rank = number(RANK_VARIABLES)
     label = f"rank-{rank}" if rank is not None else f"rank-unknown-{os.getpid()}"
+    forget_others(run_dir, label, number(LOCAL_VARIABLES))
     record = os.path.join(run_dir, "ranks", label)
     log = os.open(os.path.join(run_dir, "logs", label + ".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     room = f"{record}.room"

@@ -19,7 +19,7 @@ from ansible_collections.torchfleet.cluster.plugins.action.launch_plan import (
     hashes,
     script_in,
     seconds,
-    with_interfaces,
+    with_reports,
     words,
 )
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import (
@@ -122,10 +122,10 @@ def test_no_value_of_a_secret_can_appear() -> None:
 
 
 def test_a_node_that_the_head_starts_says_so() -> None:
-    made = plan(CLUSTER, job())
-    object.__setattr__(made.nodes[1], "argv", ())
-    assert "n2 (node rank 1)" in as_text(made, ())
-    assert as_text(made, ()).count("(started by the head)") == 1
+    shown = as_text(plan(CLUSTER, job(launcher="mpirun", secret_env=("TOKEN",))), ("TOKEN",))
+    assert "n2 (node rank 1)" in shown
+    assert shown.count("1 ranks, started by the head, each:") == 2
+    assert shown.count("TOKEN=") == 2
 
 
 # What the user gave
@@ -184,9 +184,9 @@ def test_any_scripts_name_makes_a_run_id(name: str, start: str) -> None:
 
 def test_interfaces_come_from_the_preflight_where_none_was_chosen() -> None:
     seen = {"n1": {"interface": "eth1"}, "n2": {"interface": "eth1"}}
-    made: Cluster = with_interfaces(CLUSTER, seen)
+    made: Cluster = with_reports(CLUSTER, seen)
     assert [node.interface for node in made.nodes] == ["eth1", "ib0"]
-    assert [node.interface for node in with_interfaces(CLUSTER, {}).nodes] == [None, "ib0"]
+    assert [node.interface for node in with_reports(CLUSTER, {}).nodes] == [None, "ib0"]
 
 
 def test_the_script_is_known_by_its_hash_where_it_will_lie(work: Path) -> None:

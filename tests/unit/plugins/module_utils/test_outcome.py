@@ -241,9 +241,22 @@ def test_a_rank_that_left_before_the_failure_is_pointed_at() -> None:
     assert outcome.problems[0].startswith("rank 0 on n1 had left with exit status 0 before")
 
 
-def test_a_node_the_head_starts_by_itself_needs_no_report() -> None:
+def test_a_node_that_the_head_starts_needs_a_report_too() -> None:
     by_head = dataclasses.replace(PLAN, nodes=(PLAN.nodes[0], dataclasses.replace(PLAN.nodes[1], argv=())))
-    assert judge(by_head, [node("n1", end(0), end(1), end(2, node="n2"))]).ok
+    head = node("n1", end(0), end(1))
+    assert judge(by_head, [head]).problems == ("n2: no report",)
+    assert judge(by_head, [head, node("n2", end(2, node="n2"))]).ok
+
+
+def test_an_elastic_run_bears_the_loss_of_as_many_nodes_as_it_may() -> None:
+    elastic = dataclasses.replace(PLAN, elastic=True, min_nodes=1)
+    nodes = [
+        node("n1", *(dataclasses.replace(end(rank), world_size=2) for rank in (0, 1))),
+        NodeEnd("n2", "lost", problem="n2: gone"),
+    ]
+    assert judge(elastic, nodes).ok
+    assert judge(elastic, nodes).problems == ("n2: gone",)
+    assert not judge(dataclasses.replace(elastic, min_nodes=2), nodes).ok
 
 
 def test_the_world_as_planned_has_no_problem() -> None:

@@ -41,7 +41,7 @@ def call(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
             "run_dir": str(run_dir),
             "user": getpass.getuser(),
             "python": sys.executable,
-            "plan": plan if state == "started" else {},
+            "plan": {} if state == "stopped" else {**plan, **more.pop("plan", {})},
             "scripts": _node_scripts.read(),
             "lib": str(tmp_path / "lib"),
             **more,
@@ -106,6 +106,40 @@ def test_a_run_of_the_same_name_is_not_overwritten(call: Any) -> None:
     again = call("started", "/bin/false")
     assert again["failed"] and "choose another launch_run_id" in again["msg"]
     until(lambda: not call.pids())
+
+
+RANK = {"argv": ["/bin/true"], "env": {"A": "b"}, "cwd": "/", "count": 1, "queued": False}
+
+
+def test_what_was_laid_out_begins_once(call: Any) -> None:
+    call("prepared", "/bin/sh", "-c", "exit 3", launch={"planned": 1.5})
+    assert not call.pids()
+    assert call("prepared", "/bin/true", launch={"planned": 1.5})["failed"]
+    assert call("started", "/bin/true", launch={"planned": 2.5})["failed"], "another launch's files are not taken"
+    call("started", "/bin/sh", "-c", "exit 3", launch={"planned": 1.5})
+    assert call("started", "/bin/true", launch={"planned": 1.5})["failed"]
+    end = until(lambda: agent.read_json(str(call.run_dir / "exit.json")))
+    assert end["code"] == 3
+
+
+def test_a_link_in_the_place_of_the_runs_folder_is_not_followed(call: Any, tmp_path: Path) -> None:
+    call("prepared", "/bin/true")
+    call.run_dir.rename(tmp_path / "aside")
+    call.run_dir.symlink_to(tmp_path / "aside")
+    assert call("started", "/bin/true")["failed"]
+    assert not (tmp_path / "aside" / "agent.json").exists()
+
+
+def test_ranks_that_the_head_starts_are_waited_for_with_root_owned_scripts(call: Any) -> None:
+    call("prepared", plan={"rank": RANK}, secret_env={"TOKEN": "hunter2"})
+    plan = agent.read_json(str(call.run_dir / "plan.json"))
+    assert not Path(plan["argv"][2]).is_relative_to(call.run_dir) and Path(plan["argv"][2]).is_file()
+    assert "TOKEN" not in plan["env"]
+    assert agent.read_json(str(call.run_dir / "payload.json"))["env"]["TOKEN"] == "hunter2"
+    call("started", plan={"rank": RANK})
+    (call.run_dir / "ranks" / "rank-0.json").write_text(json.dumps({"pid": 2**22 + 1}))
+    (call.run_dir / "ranks" / "rank-0.exit.json").write_text(json.dumps({"code": 5, "signal": None}))
+    assert until(lambda: agent.read_json(str(call.run_dir / "exit.json")))["code"] == 5
 
 
 def test_check_mode_starts_and_ends_nothing(call: Any) -> None:

@@ -20,6 +20,7 @@ HOSTS: list[dict[str, Any]] = [
     {"name": "n1", "address": "10.0.0.1", "interface": "eth1", "slots": 2, "python": "/opt/a/bin/python"},
     {"name": "n2", "address": "10.0.0.2", "interface": "enp9s0", "slots": 2, "python": "/opt/b/bin/python3"},
 ]
+ALIKE = [{**host, "python": "/opt/a/bin/python"} for host in HOSTS]
 
 
 def make(*hosts: dict[str, Any], **more: Any) -> LaunchPlan:
@@ -121,4 +122,20 @@ def test_an_unknown_launcher_is_named_with_those_that_there_are(name: str) -> No
 
 @pytest.mark.parametrize("name", sorted(LAUNCHERS))
 def test_a_plan_bears_its_launchers_name(name: str) -> None:
-    assert make(launcher=name).launcher == name
+    assert make(*ALIKE, launcher=name).launcher == name
+
+
+@pytest.mark.parametrize("name", ["accelerate_pdsh", "mpirun", "slurm"])
+def test_a_launcher_on_the_head_starts_our_shim_alone_on_all_nodes(name: str) -> None:
+    made = make(*ALIKE, launcher=name, env={"A": "b"}, args=("two words",))
+    assert [bool(node.argv) for node in made.nodes] == [True, False]
+    told = " ".join([*made.nodes[0].argv, *made.nodes[0].files.values()])
+    assert "/lib/rank.py /runs/r1" in told and "two words" not in told
+    assert [node.rank and node.rank.argv[-1] for node in made.nodes] == ["two words"] * 2
+    assert [(node.rank_env["A"], "A" in node.env) for node in made.nodes] == [("b", False)] * 2
+
+
+@pytest.mark.parametrize("name", ["accelerate_pdsh", "mpirun", "slurm"])
+def test_a_launcher_on_the_head_wants_the_same_interpreter_everywhere(name: str) -> None:
+    with pytest.raises(ClusterError, match="torchfleet_python differs"):
+        make(launcher=name)

@@ -1,0 +1,175 @@
+"""Every launcher shows the script the same world, whatever lies in wait on the nodes, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+RUNS = "/var/lib/torchfleet/runs"
+UNITS = "systemctl list-units --all --no-legend 'torchfleet-*'"
+SECRET = "s3cr3t-value"
+PATTERN = "s3cr3[t]-value"  # names it without being it: the look itself is logged on the nodes
+
+# Says what it was given, and counts the ranks by an all-reduce of 1.
+WORLD = """
+import json, os, sys
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo", init_method=os.environ.get("INIT_METHOD", "env://"),
+                        rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+total = torch.ones(1)
+dist.all_reduce(total)
+names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SHOWN", "HOME", "USER",
+         "TORCHFLEET_RUN_ID", "TORCHFLEET_NODE", "GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS", "ACCELERATE_MIXED_PRECISION"]
+print("WORLD " + json.dumps({
+    "total": int(total.item()), "args": sys.argv[1:], "cwd": os.getcwd(), "python": sys.executable,
+    "secret": len(os.environ.get("HIDDEN", "")), "env": {name: os.environ.get(name) for name in names},
+}), flush=True)
+dist.barrier()
+dist.destroy_process_group()
+sys.stdout.flush()
+os._exit(0)
+"""
+
+ARGUMENTS = ["two words", 'a "quote"', "it's", "$(touch /tmp/owned)", "semi;colon", "", "--flag=x y", "*"]
+SHOWN = "50% $HOME 'x' \"y\" `id` \\ é;"
+
+EQUAL = {"torchfleet_slots": 1}
+LAUNCHERS = {
+    "torchrun": {},
+    "torchrun-c10d": {"launch_launcher": "torchrun", "launch_torchrun_via": "c10d"},
+    "python": {},
+    "python-file": {
+        "launch_launcher": "python",
+        "launch_python_via": "file",
+        "launch_launcher_options": {"shared_folder": "/shared"},
+    },
+    "mpirun": {},
+    "accelerate": EQUAL,
+    "deepspeed": {},
+    "deepspeed-pdsh": {"launch_launcher": "deepspeed", "launch_deepspeed_via": "pdsh"},
+    "deepspeed-openmpi": {"launch_launcher": "deepspeed", "launch_deepspeed_via": "openmpi"},
+    "accelerate_pdsh": EQUAL,
+    "colossalai": {},
+    "slurm": {},
+}
+DEALS_RANKS_ITSELF = {"torchrun-c10d"}
+
+
+def variables_of(launcher):
+    return {"launch_launcher": launcher, **LAUNCHERS[launcher]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("work") / "my code"
+    folder.mkdir()
+    (folder / "world.py").write_text(WORLD, encoding="utf-8")
+    return folder
+
+
+def launch(lab, tmp_path, script, *options, **variables):
+    done = lab.playbook("launch", *options, cwd=tmp_path, launch_script=str(script), **variables)
+    manifests = sorted(tmp_path.glob("runs/*/manifest.json"))
+    manifest = json.loads(manifests[-1].read_text(encoding="utf-8")) if manifests else None
+    return done, manifest, manifests[-1].parent if manifests else None
+
+
+def assert_nothing_left(hosts, run_id):
+    for name, host in hosts.items():
+        found = host.check_output(f"grep -lz 'TORCHFLEET_RUN_I[D]={run_id}' /proc/[0-9]*/environ 2>/dev/null || true")
+        assert found == "", f"{name}: {found}"
+        assert (
+            host.check_output(f"pgrep -af 'orte[d]|deepspee[d]|pds[h]|/runs/[{run_id[0]}]{run_id[1:]}/' || true") == ""
+        ), name
+        assert host.check_output(UNITS) == ""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def leaks(hosts):
+    """Watches all command lines of the nodes for the secret, while the module's runs go on."""
+    watch = (
+        "import glob,time\n"
+        f"needle=('{SECRET[:5]}'+'{SECRET[5:]}').encode()\n"
+        "while True:\n"
+        "    for path in glob.glob('/proc/[0-9]*/cmdline'):\n"
+        "        try:\n"
+        "            line=open(path,'rb').read()\n"
+        "        except OSError:\n"
+        "            continue\n"
+        "        if needle in line:\n"
+        "            open('/run/leaks','ab').write(line+b'\\n')\n"
+        "    time.sleep(0.2)\n"
+    )
+    pids = {}
+    for name, host in hosts.items():
+        host.run("rm -f /run/leaks")
+        host.check_output(f"cat > /run/watch.py <<'END'\n{watch}END\n")
+        pids[name] = host.check_output("nohup python3 /run/watch.py >/dev/null 2>&1 & echo $!")
+    yield
+    for name, host in hosts.items():
+        host.run(f"kill {pids[name]}")
+
+
+@pytest.fixture(params=list(LAUNCHERS))
+def launcher(request):
+    return request.param
+
+
+def test_the_world_is_the_same_under_every_launcher(lab, hosts, tmp_path, folder, launcher):
+    done, manifest, logs = launch(
+        lab,
+        tmp_path,
+        folder / "world.py",
+        "-vvv",
+        launch_args=ARGUMENTS,
+        launch_env={"SHOWN": SHOWN},
+        launch_secret_env={"HIDDEN": SECRET},
+        **variables_of(launcher),
+    )
+    assert done.code == 0, "\n".join(
+        line for line in done.output.splitlines() if re.match(r"(node\d:|\s*node\d:| *\[ERROR|fatal|Run |  )", line)
+    )[-4000:]
+    equal = "torchfleet_slots" in LAUNCHERS[launcher]
+    world = [("node1", 0, 0), ("node2", 1, 0)] if equal else [("node1", 0, 0), ("node1", 1, 1), ("node2", 2, 0)]
+    slots = {"node1": 1 if equal else 2, "node2": 1}
+    seen = []
+    for path in sorted(logs.glob("*/rank-*.log")):
+        said = json.loads(re.search(r"^WORLD (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)[1])
+        node, env = path.parent.name, said["env"]
+        seen.append((node, int(env["RANK"]), int(env["LOCAL_RANK"])))
+        assert said["total"] == int(env["WORLD_SIZE"]) == len(world)
+        assert int(env["LOCAL_WORLD_SIZE"]) == slots[node]
+        assert said["args"] == ARGUMENTS
+        assert said["cwd"] == "/var/lib/torchfleet/work/my code"
+        assert said["python"] == "/opt/torchfleet/venv/bin/python"
+        assert env["SHOWN"] == SHOWN
+        assert said["secret"] == len(SECRET)
+        assert (env["TORCHFLEET_RUN_ID"], env["TORCHFLEET_NODE"]) == (manifest["run_id"], node)
+        assert env["GLOO_SOCKET_IFNAME"] == {"node1": "eth1", "node2": "enp65s0"}[node]
+        assert (env["USER"], env["HOME"]) == {"node1": ("root", "/root"), "node2": ("trainer", "/home/trainer")}[node]
+        assert env["ACCELERATE_MIXED_PRECISION"] in (None, "no")
+        if launcher not in DEALS_RANKS_ITSELF:
+            address = lab.nodes["node1"]["torchfleet_address"]
+            assert (env["MASTER_ADDR"], env["MASTER_PORT"]) == (address, "29500")
+    if launcher in DEALS_RANKS_ITSELF:
+        assert sorted(rank for _node, rank, _local in seen) == list(range(len(world)))
+    else:
+        assert sorted(seen) == world
+
+    assert SECRET not in done.output
+    for path in logs.rglob("*"):
+        assert path.is_dir() or SECRET not in path.read_text(encoding="utf-8", errors="replace"), path
+    for host in hosts.values():
+        assert not host.file("/tmp/owned").exists
+        assert not host.file("/run/leaks").exists
+        # Beside the run's own folder, which only the training user can read, it lies nowhere.
+        found = host.check_output(
+            f"grep -rl '{PATTERN}' /root /home /tmp /var/lib/torchfleet/work /var/log 2>/dev/null || true"
+        )
+        assert found == ""
+        run = host.check_output(f"grep -rl '{PATTERN}' {RUNS}/{manifest['run_id']} || true").split()
+        assert {path.rsplit("/", 1)[1] for path in run} <= {"plan.json", "payload.json"}
+    assert_nothing_left(hosts, manifest["run_id"])

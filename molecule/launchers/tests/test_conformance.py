@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -113,8 +115,41 @@ def leaks(hosts):
         host.run(f"kill {pids[name]}")
 
 
+# A folder of this machine as a mount in a container that runs already (open_tree, setns, move_mount).
+SHARE = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+source, pid, target = sys.argv[1:]
+def call(number, *args):
+    result = libc.syscall(number, *args)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), number)
+    return result
+tree = call(428, -100, source.encode(), 1)
+os.setns(os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY), 0x20000) if hasattr(os, "setns") else call(
+    308, os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY), 0x20000)
+os.makedirs(target, exist_ok=True)
+call(429, tree, b"", -100, target.encode(), 4)
+"""
+
+
+@pytest.fixture(scope="module")
+def shared(lab, hosts, tmp_path_factory):
+    """A folder that all nodes mount at /shared."""
+    folder = tmp_path_factory.mktemp("shared")
+    folder.chmod(0o777)
+    for name in hosts:
+        pid = lab.podman("inspect", "--format", "{{.State.Pid}}", f"{lab.prefix}-{name}").strip()
+        subprocess.run([sys.executable, "-c", SHARE, str(folder), pid, "/shared"], check=True)
+    yield folder
+    for host in hosts.values():
+        host.check_output("umount /shared")
+
+
 @pytest.fixture(params=list(LAUNCHERS))
 def launcher(request):
+    if request.param == "python-file":
+        request.getfixturevalue("shared")
     return request.param
 
 

@@ -33,14 +33,13 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._launchers._com
 )
 
 WAYS = ("no_ssh", "pdsh", "openmpi")
-MPI_ENV = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 # Its check of ssh runs a bare `hostname` on the first node, and fails where a shell there has no PATH.
 NO_CHECK = ("--no_ssh_check",)
 OPTIONS = {"local_rank_argument": flag}
 
 
 def plan(cluster: Cluster, job: Job) -> LaunchPlan:
-    """Slots may differ. With `local_rank_argument` the script gets `--local_rank=N`, as DeepSpeed alone would give it."""
+    """Slots may differ. With `local_rank_argument` the script gets `--local_rank=N`, as by DeepSpeed itself."""
     via = choose_via(job, WAYS, "no_ssh")
     options = read_options(job, OPTIONS)
     problems = not_elastic(job) + missing_packages(cluster, "deepspeed")
@@ -49,7 +48,7 @@ def plan(cluster: Cluster, job: Job) -> LaunchPlan:
     turned = [node.name for node in cluster.nodes if cluster.first_rank(node) % node.slots]
     if options.get("local_rank_argument") and turned:
         problems.append(
-            f"local_rank_argument: DeepSpeed counts local ranks from the wrong one on {', '.join(turned)}, as the slots "
+            f"local_rank_argument: DeepSpeed counts local ranks from the wrong one on {', '.join(turned)}, as slots "
             "differ: read LOCAL_RANK in its place, or order the nodes by falling torchfleet_slots"
         )
     if via == "pdsh":
@@ -86,7 +85,7 @@ def plan(cluster: Cluster, job: Job) -> LaunchPlan:
         files.update(pdsh_files(job))
         return from_head(cluster, job, command, {**env, **pdsh_env(job)}, files, rank_env, first_rank)
     # In one word: the value begins with a dash.
-    arguments = f"--launcher_args={shlex.join(('--bind-to', 'none', *_mpirun.arguments(cluster, job)))}"
+    arguments = f"--launcher_args={shlex.join(_mpirun.arguments(cluster, job))}"
     command = (*runner(head), *NO_CHECK, "--launcher", "openmpi", arguments, *meeting, *bare)
     return from_head(
         cluster,

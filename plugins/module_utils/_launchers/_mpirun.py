@@ -38,9 +38,6 @@ def plan(cluster: Cluster, job: Job) -> LaunchPlan:
         str(cluster.world_size),
         "--hostfile",
         path,
-        "--bind-to",
-        "none",
-        "--allow-run-as-root",
         *arguments(cluster, job),
         *options.get("arguments", ()),
     )
@@ -61,6 +58,9 @@ def arguments(cluster: Cluster, job: Job) -> Tuple[str, ...]:
     prefix = ("--prefix", mpirun.rpartition("/bin/")[0] or "/") if "/bin/" in mpirun else ()
     return (
         *prefix,
+        "--allow-run-as-root",
+        "--bind-to",
+        "none",
         "--map-by",
         "slot",
         "--mca",

@@ -4,7 +4,8 @@
 
 """The main process of a run on a node that a launcher reaches from the head: `attend.py RUN_DIR`.
 
-Waits for the ranks that are to appear here, passes signals on to them, and ends as they do.
+Waits for the ranks that are to appear here, passes signals on to them, and ends as they do, once what started them has
+gone as well: to end it in the middle of its own work would look like a failure on the head.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, List, Optional, Tuple
 
 APPEAR_SECONDS = 900  # torchrun gives a missing node as long
 POLL = 0.2
+LINGER_SECONDS = 20.0  # for what started the ranks to go by itself
 SETTLE_SECONDS = 2.0  # between the death of a rank's supervisor and our certainty that it left no exit record
 
 
@@ -55,6 +57,22 @@ def look(run_dir: str) -> Tuple[List[int], List[int]]:
     return running, ended
 
 
+def helpers(run_id: str) -> List[int]:
+    """What else belongs to the run here, the run's supervisor apart."""
+    needle = f"\0TORCHFLEET_RUN_ID={run_id}\0".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) in (os.getpid(), os.getppid()):
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as stream:
+                if needle in b"\0" + stream.read() + b"\0" and alive(int(name)):
+                    found.append(int(name))
+        except OSError:
+            continue
+    return found
+
+
 def main() -> None:
     run_dir = sys.argv[1]
     plan = read_json(os.path.join(run_dir, "payload.json"))
@@ -74,7 +92,7 @@ def main() -> None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signalled)
         if len(ended) >= plan["count"]:
-            sys.exit(next((status for status in ended if status), 0))
+            break
         gone = not left and (any(ended) or running)
         gone_since = (gone_since or time.monotonic()) if gone else None
         if gone_since and time.monotonic() - gone_since >= SETTLE_SECONDS:
@@ -86,6 +104,10 @@ def main() -> None:
             )
             sys.exit(1)
         time.sleep(POLL)
+    patience = time.monotonic() + LINGER_SECONDS
+    while not told and time.monotonic() < patience and helpers(os.path.basename(run_dir)):
+        time.sleep(POLL)
+    sys.exit(next((status for status in ended if status), 0))
 
 
 if __name__ == "__main__":

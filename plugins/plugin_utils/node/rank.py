@@ -211,7 +211,8 @@ def main() -> None:
     name_ranks()
     rank = number(RANK_VARIABLES)
     label = f"rank-{rank}" if rank is not None else f"rank-unknown-{os.getpid()}"
-    forget_others(run_dir, label, number(LOCAL_VARIABLES))
+    if rank is not None:
+        forget_others(run_dir, label, number(LOCAL_VARIABLES))
     record = os.path.join(run_dir, "ranks", label)
     log = os.open(os.path.join(run_dir, "logs", label + ".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     room = f"{record}.room"

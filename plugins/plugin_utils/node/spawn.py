@@ -38,7 +38,7 @@ def main() -> None:
         env = {**os.environ, **{name: str(number) for name, number in numbers.items()}}
         ranks.append(subprocess.Popen(command, env=env))
     status, deadline = 0, float("inf")
-    while any(rank.poll() is None for rank in ranks):
+    while None in [rank.poll() for rank in ranks]:
         failed = [rank.returncode for rank in ranks if rank.returncode]
         if failed and not status:
             status, deadline = failed[0], time.monotonic() + GRACE_SECONDS

@@ -208,7 +208,8 @@ def wait(launcher: Any, run_dir: str, plan: Dict[str, Any]) -> int:
         if now - asked >= lease:
             raise LeaseExpired(plan["argv"], lease)
         try:
-            return launcher.wait(min(LOOK_SECONDS, limit - (now - begun), lease - (now - asked)))
+            status: int = launcher.wait(min(LOOK_SECONDS, limit - (now - begun), lease - (now - asked)))
+            return status
         except subprocess.TimeoutExpired:
             continue
 

@@ -232,6 +232,8 @@ def main() -> None:
                 plan = _sync_agent.plan(root, dest, release, *selection, params["verify"], True)
                 module.exit_json(changed=plan["state"] != "current", plan=plan, python=sys.executable)
             make_root(dest, root, account)
+            # Read with root's rights: Ansible unpacks a module where only its own user comes.
+            script = _sync_agent.__loader__.get_source(_sync_agent.__name__).encode()
             manifest = b""
             if params["manifest"]:
                 with open(params["manifest"], "rb") as stream:
@@ -243,7 +245,6 @@ def main() -> None:
                     end_receiver(root)
                 plan = _sync_agent.plan(root, dest, release, *selection, params["verify"], False)
                 # Also on a node that has everything: it may be a parent.
-                script = _sync_agent.__loader__.get_source(_sync_agent.__name__).encode()
                 _sync_agent.write_file(os.path.join(root, "agent.py"), script)
             if plan.get("short"):
                 plan["short"] = f"{host}: {plan['short']}"

@@ -5,7 +5,8 @@
 """Follow one node until it has the tree. Ansible runs one of these per node at the same time.
 
 The node that is first in the chain is fed from here, blob by blob over the task's own connection, whatever that is;
-all others fetch from each other. The followers of the nodes know of each other by files in one folder.
+all others fetch from each other, or are fed too where the owner may not log in from node to node. The followers of the
+nodes know of each other by files in one folder.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ class ActionModule(ActionBase):
         self._node_args: Mapping[str, Any] = args["node"]
         self._patience = float(args.get("patience") or 60)
         host = str(self._vars["inventory_hostname"])
-        names = {member["host"]: str(member["name"]) for member in members(self._vars, self._templar)}
+        peers = members(self._vars, self._templar)
+        names = {member["host"]: str(member["name"]) for member in peers}
+        # The nodes reach each other as the user that role ssh_trust knows.
+        own = next(str(member["ssh_user"] or "root") for member in peers if member["host"] == host)
         plans = {
             peer: self._vars["hostvars"][peer][PLAN]
             for peer in names
@@ -59,7 +63,7 @@ class ActionModule(ActionBase):
         self._needy = [names[peer] for peer, entry in plans.items() if entry["plan"]["state"] == "planned"]
         self._folder = Path(str(self._source["folder"]))
         self._root = str(plans[host]["plan"]["root"])
-        way = _sync.way(host, plans, self._source, names)
+        way = _sync.way(host, plans, self._source, names, trusted=str(self._node_args["user"]) == own)
         began = time.monotonic()
         try:
             status = self._follow(way)
@@ -97,6 +101,7 @@ class ActionModule(ActionBase):
         shown = time.monotonic()
         window = [(shown, 0)]
         heard, pause = shown, 0.1
+        self._alone = shown
         while True:
             fed = next(feed, None)
             status = fed if fed is not None else self._poll()
@@ -141,7 +146,7 @@ class ActionModule(ActionBase):
         """Send what the node lacks; yields its status after each blob."""
         release = str(self._source["release"])
         spool = f"{SPOOL}/{release}"
-        local = self._folder / "blob"
+        local = self._folder / f"{self._name}.blob"
         remote = self._connection._shell.join_path(self._make_tmp_path(), "blob")
         limit, number = BLOB, 0
         chunks = self._chunks()

@@ -58,12 +58,17 @@ def scan_here(top: str, excludes: Sequence[str], notes: list[str]) -> tuple[str,
 
 
 def way(
-    host: str, plans: Mapping[str, Mapping[str, Any]], source: Mapping[str, Any], names: Mapping[str, str]
+    host: str,
+    plans: Mapping[str, Mapping[str, Any]],
+    source: Mapping[str, Any],
+    names: Mapping[str, str],
+    trusted: bool = True,
 ) -> dict[str, Any]:
     """Where a node's data comes from: the nodes before it in the chain, the nearest first, then who has everything.
 
     `plans` are the answers of sync_node by host, in launch order. `source` names the node that has the tree, or none:
-    then the first of the chain gets what the controller spools, unless some node has everything already.
+    then the first of the chain gets what the controller spools, unless some node has everything already. Where the
+    tree's owner is not `trusted` to log in from node to node, all nodes get it from there.
     """
 
     def parent(peer: str, tree: str | None = None) -> dict[str, Any]:
@@ -73,6 +78,8 @@ def way(
         line = " ".join("'" + word.replace("'", "'\\''") + "'" for word in serve)
         return {"name": names[peer], "command": [*SSH, "--", names[peer], line], "tree": tree}
 
+    if not trusted and not source.get("host"):
+        return {"parents": [], "spool": True}
     needy = [peer for peer, entry in plans.items() if entry["plan"]["state"] == "planned"]
     whole = [peer for peer, entry in plans.items() if entry["plan"]["state"] == "current"]
     parents = [parent(peer) for peer in reversed(needy[: needy.index(host)])]

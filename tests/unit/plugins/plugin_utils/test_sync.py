@@ -1,0 +1,32 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _sync
+
+NAMES = {"h1": "n1", "h2": "n2", "h3": "n3"}
+
+
+def plans(*states: str) -> dict[str, dict[str, object]]:
+    return {f"h{i}": {"python": "python3", "plan": {"state": s, "root": "/r"}} for i, s in enumerate(states, 1)}
+
+
+@pytest.mark.parametrize(
+    ("host", "states", "trusted", "parents", "spool"),
+    [
+        ("h1", ("planned", "planned", "planned"), True, [], True),
+        ("h3", ("planned", "planned", "planned"), True, ["n2", "n1"], False),
+        ("h2", ("current", "planned", "planned"), True, ["n1"], False),
+        ("h3", ("planned", "planned", "planned"), False, [], True),
+        ("h2", ("current", "planned", "planned"), False, [], True),
+    ],
+)
+def test_where_a_nodes_data_comes_from(
+    host: str, states: tuple[str, ...], trusted: bool, parents: list[str], spool: bool
+) -> None:
+    way = _sync.way(host, plans(*states), {"host": None}, NAMES, trusted)
+    assert ([parent["name"] for parent in way["parents"]], way["spool"]) == (parents, spool)

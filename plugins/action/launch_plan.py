@@ -22,6 +22,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import
     ClusterError,
     Job,
     LaunchPlan,
+    NodePlan,
     to_dict,
 )
 from ansible_collections.torchfleet.cluster.plugins.module_utils._launchers import plan as make_plan
@@ -67,6 +68,13 @@ def as_text(plan: LaunchPlan, secret: tuple[str, ...]) -> str:
 def _command(argv: Sequence[str], env: Mapping[str, str], secret: tuple[str, ...]) -> List[str]:
     shown = sorted(_runs.shown_env(env, secret).items())
     return [*(f"  {name}={shlex.quote(value)}" for name, value in shown), f"  {shlex.join(argv)}"]
+
+
+def peers_of(plan: LaunchPlan, node: NodePlan) -> List[str]:
+    """The nodes on which this one's launcher starts ranks over ssh."""
+    if not node.argv or node.rank is None or node.rank.queued:
+        return []
+    return [other.node for other in plan.nodes if other is not node]
 
 
 def script_in(workdir: Path, script: str) -> str:
@@ -193,6 +201,7 @@ class ActionModule(ActionBase):
                 "files": dict(node.files),
                 "sha256": hashes(local_workdir, job),
                 "rank": to_dict(node.rank) if node.rank else None,
+                "peers": peers_of(plan, node),
             }
         if not self._task.check_mode:
             if folder.exists():

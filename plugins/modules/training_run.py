@@ -41,7 +41,8 @@ options:
     default: /usr/bin/python3
   plan:
     description:
-      - This node's part of the plan (C(argv), C(env), C(cwd), C(files), C(rank), C(time_limit), C(stop_grace)).
+      - This node's part of the plan (C(argv), C(env), C(cwd), C(files), C(rank), C(peers), C(time_limit),
+        C(stop_grace)).
       - Without C(argv) the ranks that a launcher on the head starts here are waited for, and ended with the run.
     type: dict
     default: {}
@@ -337,13 +338,15 @@ def stop(module: AnsibleModule) -> None:
         module.exit_json(changed=bool(active or pids), unit=unit if systemctl else "", left=[], agent=agent(module))
     if params["reason"]:
         note(module)
+    begun = time.monotonic()
     if active:
         code, _out, err = module.run_command([systemctl, "stop", unit])
         if code:
             module.fail_json(msg=f"{socket.gethostname()}: {unit} cannot be ended: {err.strip()[-300:]}")
     # Also what a launcher started over ssh, outside the unit.
     left = sweep(module, 15)
-    deadline = time.monotonic() + params["stop_grace"]
+    # With the unit's end, one grace in all; what was told only now has a moment at least.
+    deadline = max(begun + params["stop_grace"], time.monotonic() + min(params["stop_grace"], 1))
     while left and time.monotonic() < deadline:
         time.sleep(0.1)
         left = sweep(module, 0)

@@ -50,11 +50,22 @@ LAUNCHERS = {
     },
     "mpirun": {},
     "accelerate": EQUAL,
+    "accelerate-deepspeed": {
+        "launch_launcher": "accelerate",
+        "launch_launcher_options": {"distributed_type": "DEEPSPEED", "deepspeed_launcher": "nossh", "zero_stage": 2},
+        **EQUAL,
+    },
     "deepspeed": {},
     "deepspeed-pdsh": {"launch_launcher": "deepspeed", "launch_deepspeed_via": "pdsh"},
     "deepspeed-openmpi": {"launch_launcher": "deepspeed", "launch_deepspeed_via": "openmpi"},
     "accelerate_pdsh": EQUAL,
     "colossalai": {},
+    "colossalai-cli": {
+        "launch_launcher": "colossalai",
+        "launch_colossalai_via": "cli",
+        "torchfleet_ssh_port": 2222,
+        **EQUAL,
+    },
     "slurm": {},
 }
 DEALS_RANKS_ITSELF = {"torchrun-c10d"}
@@ -171,6 +182,7 @@ def test_the_world_is_the_same_under_every_launcher(lab, hosts, tmp_path, folder
     world = [("node1", 0, 0), ("node2", 1, 0)] if equal else [("node1", 0, 0), ("node1", 1, 1), ("node2", 2, 0)]
     slots = {"node1": 1 if equal else 2, "node2": 1}
     seen = []
+    work = {name: host.check_output("realpath '/var/lib/torchfleet/work/my code'") for name, host in hosts.items()}
     for path in sorted(logs.glob("*/rank-*.log")):
         said = json.loads(re.search(r"^WORLD (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)[1])
         node, env = path.parent.name, said["env"]
@@ -178,7 +190,7 @@ def test_the_world_is_the_same_under_every_launcher(lab, hosts, tmp_path, folder
         assert said["total"] == int(env["WORLD_SIZE"]) == len(world)
         assert int(env["LOCAL_WORLD_SIZE"]) == slots[node]
         assert said["args"] == ARGUMENTS
-        assert said["cwd"] == "/var/lib/torchfleet/work/my code"
+        assert said["cwd"] == work[node]
         assert said["python"] == "/opt/torchfleet/venv/bin/python"
         assert env["SHOWN"] == SHOWN
         assert said["secret"] == len(SECRET)

@@ -11,6 +11,7 @@
 `agent.py list RUNS_DIR [RUN_ID]`  tells of the runs that this node has seen
 `agent.py tail RUN_DIR LINES`      prints the last lines of each log
 `agent.py note RUN_DIR REASON`     writes down why the run is to end (base64)
+`agent.py headless RUN_DIR HEAD S` ends what the head's launcher started here, after S seconds' grace, when that is gone
 `agent.py stacks RUN_DIR ABORT`    prints where each rank is; with ABORT 1 it may cost the ranks their lives
 
 The run's folder is the training user's. What root does with it, it does with that user's rights alone.
@@ -28,6 +29,7 @@ import json
 import os
 import pwd
 import resource
+import shlex
 import shutil
 import signal
 import stat
@@ -42,6 +44,7 @@ NOBODY = 65534
 LOOK_SECONDS = 0.5  # between two looks at the time
 STACK_SECONDS = 5.0  # for a rank that was told to print its stack
 RESERVE = 65536  # bytes
+ABANDONED = 8.0  # seconds that ranks may take to end after the launcher on the head that started them
 LISTED = 50  # runs that are told of
 START_SECONDS = 30  # from the plan's arrival to the agent's first word
 
@@ -129,11 +132,13 @@ def run(run_dir: str) -> int:
 
     def end(_number: int, _frame: Any) -> None:
         ending["stopped"] = True
-        try:
+        # Ranks that came over ssh are told here: some launchers pass nothing on.
+        for pid in living_ranks(run_dir) if plan.get("peers") else ():
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):
             if launcher is not None:
                 os.killpg(launcher.pid, signal.SIGTERM)
-        except ProcessLookupError:
-            pass
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
@@ -183,7 +188,58 @@ def run(run_dir: str) -> int:
     with contextlib.suppress(OSError):
         os.unlink(room)
     write_json(os.path.join(run_dir, "exit.json"), record)
+    leave(run_dir, plan)
     return status if status >= 0 else 128 - status
+
+
+def leave(run_dir: str, plan: Dict[str, Any]) -> None:
+    """Tell the nodes on which the launcher started ranks that it is gone: nobody else may be there to see it."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    words = [
+        sys.executable,
+        "-I",
+        os.path.abspath(__file__),
+        "headless",
+        run_dir,
+        plan["env"].get("TORCHFLEET_NODE", ""),
+    ]
+    line = " ".join(shlex.quote(word) for word in [*words, str(plan.get("stop_grace", 10))])
+    ssh = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--"]
+    null = subprocess.DEVNULL
+    told = []
+    with contextlib.suppress(OSError):
+        for peer in plan.get("peers") or ():
+            told.append(subprocess.Popen([*ssh, peer, line], stdin=null, stdout=null, stderr=null))
+    for process in told:
+        process.wait()
+
+
+def living_ranks(run_dir: str) -> List[int]:
+    return [
+        record["pid"]
+        for record in rank_records(run_dir).values()
+        if record["exit"] is None and record.get("pid") and start_time(record["pid"]) is not None
+    ]
+
+
+def headless(run_dir: str, head: str, grace: float) -> None:
+    """On another node than the head: end what outlives the launcher there."""
+    deadline = time.monotonic() + ABANDONED
+    while time.monotonic() < deadline:
+        if node_state(run_dir)[0] != "running":
+            return
+        time.sleep(0.2)
+    began = len(living_ranks(run_dir))
+    what = f"{began} ranks that it started run on here" if began else "no rank came up here"
+    note(run_dir, f"the launcher on {head} has ended, but {what}")
+    agent = read_json(os.path.join(run_dir, "agent.json")) or {}
+    with contextlib.suppress(OSError, KeyError):
+        os.kill(agent["pid"], signal.SIGTERM)
+    deadline = time.monotonic() + grace
+    while node_state(run_dir)[0] == "running" and time.monotonic() < deadline:
+        time.sleep(0.2)
+    sweep(run_dir, signal.SIGKILL)
 
 
 class LeaseExpired(subprocess.TimeoutExpired):
@@ -490,6 +546,9 @@ def main() -> None:
     elif verb == "note":
         become_owner(run_dir)
         note(run_dir, base64.b64decode(sys.argv[3]).decode())
+    elif verb == "headless":
+        become_owner(run_dir)
+        headless(run_dir, sys.argv[3], float(sys.argv[4]))
     elif verb == "stacks":
         become_owner(run_dir)
         print(json.dumps(stacks(run_dir, sys.argv[3] == "1")))

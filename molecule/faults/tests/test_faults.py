@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import resource
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
+from faults import RUNS, SCRIPT, Run, alive, interrupt, keep, kill_agent, kill_launcher, on_rank_one, suffer, until
 
-ROOT = Path(__file__).resolve().parents[3]
-RUNS = "/var/lib/torchfleet/runs"
-SCRIPT = """
-import os, signal, sys, time
-import torch
-import torch.distributed as dist
-def bad(*_):
-    raise ValueError("boom")
-def full(*_):
-    with open(os.environ["TORCHFLEET_RUN_DIR"] + "/output/big", "wb") as stream:
-        while True:
-            stream.write(bytes(1 << 20))
-            stream.flush()
-signal.signal(signal.SIGUSR1, full if sys.argv[1] == "full" else bad)
-signal.signal(signal.SIGUSR2, lambda *_: os._exit(0))
-dist.init_process_group("gloo")
-rank = dist.get_rank()
-for step in range(100000):
-    dist.all_reduce(torch.ones(1))
-    if step % 10 == 0:
-        print("step", step, flush=True)
-    time.sleep(0.02)
-"""
 LINES = """
 import os, sys, time
 begun = time.time()
@@ -60,76 +36,7 @@ def results():
     """The table for docs/benchmarks.md, written by tests/bench/bench_faults.py."""
     found: dict[str, dict[str, object]] = {}
     yield found
-    (ROOT / ".cache").mkdir(exist_ok=True)
-    (ROOT / ".cache" / "faults.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
-
-
-class Run:
-    """A run that trains until something happens to it."""
-
-    def __init__(self, lab, hosts, folder, script, *args, **variables):
-        self.lab, self.hosts, self.folder = lab, hosts, folder
-        self.output = folder / "out"
-        self.process = lab.start(
-            "launch",
-            self.output,
-            cwd=folder,
-            launch_script=str(script),
-            launch_args=list(args),
-            launch_user="alice",
-            **variables,
-        )
-
-    def said(self):
-        return self.output.read_text(encoding="utf-8")
-
-    def wait_for(self, text, seconds=90):
-        until(lambda: text in self.said() or self.process.poll() is not None, seconds)
-        assert self.process.poll() is None, self.said()
-
-    @property
-    def run(self):
-        return next(self.folder.glob("runs/*/manifest.json")).parent
-
-    @property
-    def manifest(self):
-        return json.loads((self.run / "manifest.json").read_text(encoding="utf-8"))
-
-    def rank(self, node, number):
-        record = self.hosts[node].file(f"{RUNS}/{self.run.name}/ranks/rank-{number}.json").content_string
-        return json.loads(record)["pid"]
-
-    def detected(self, seconds=60):
-        """When a follower first ordered the end."""
-        until(lambda: (self.run / ".stop").exists() or self.process.poll() is not None, seconds, 0.02)
-        return time.time()
-
-
-def until(condition, seconds, pause=0.1):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(pause)
-
-
-def alive(host):
-    return host.check_output("grep -lz '^TORCHFLEET_RUN_ID=' /proc/[0-9]*/environ 2>/dev/null || true")
-
-
-def on_rank_one(number):
-    def inject(run):
-        run.hosts["node2"].check_output(f"kill -{number} {run.rank('node2', 1)}")
-
-    return inject
-
-
-def kill_launcher(run):
-    run.hosts["node2"].check_output("pkill -9 -u alice -f '^/opt/torchfleet/venv/bin/python -m torch.distributed.run'")
-
-
-def kill_agent(run):
-    agent = json.loads(run.hosts["node2"].file(f"{RUNS}/{run.run.name}/agent.json").content_string)
-    run.hosts["node2"].check_output(f"kill -9 {agent['pid']}")
+    keep("faults.json", found)
 
 
 def kill_head(run):
@@ -144,14 +51,10 @@ def power_off(run):
     run.lab.podman("kill", f"{run.lab.prefix}-node3")
 
 
-def interrupt(run):
-    os.killpg(run.process.pid, signal.SIGINT)
-
-
 CASES = {
     "script raises on one rank": (on_rank_one("USR1"), "rank 1 on node2 failed first: exit status 1", ()),
     "kill -9 of a rank": (on_rank_one("KILL"), "rank 1 on node2 failed first: killed by SIGKILL", ()),
-    "kill -9 of a node's launcher": (kill_launcher, "(rank|launcher).*node2", ()),
+    "kill -9 of a node's launcher": (kill_launcher("node2"), "(rank|launcher).*node2", ()),
     "kill -9 of a node's supervisor": (kill_agent, "node2: the supervisor of the run was killed", ()),
     "kill -9 of all on the head": (kill_head, "node1", ()),
     "exit 0 on one rank early": (on_rank_one("USR2"), "rank 1 on node2 had left with exit status 0 before", ()),
@@ -164,24 +67,14 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_fault_is_seen_named_and_cleaned_up(lab, hosts, tmp_path, work, results, name):
     inject, words, gone = CASES[name]
-    run = Run(lab, hosts, tmp_path, work / "faulty.py", "-")
+    run = Run(lab, hosts, tmp_path, work / "faulty.py", "-", launch_user="alice")
     run.wait_for("node3:2 | step 20")
-    began = time.time()
     try:
-        inject(run)
-        seen = run.detected()
-        rest = [host for node, host in hosts.items() if node not in gone]
-        until(lambda: not any(alive(host) for host in rest), 60)
-        clean = time.time()
-        code = run.process.wait(120)
-        manifest = run.manifest
-        outcome = manifest.get("outcome") or {"sentence": manifest["state"], "problems": []}
-        said = "; ".join([outcome["sentence"], *outcome["problems"]])
-        results[name] = {"seen": seen - began, "clean": clean - began, "code": code, "named": outcome["sentence"]}
-        assert code != 0
+        results[name], said = suffer(run, inject, gone)
+        assert results[name]["code"] != 0
         assert re.search(words, said), said
         # Two polls and the grace, on a machine that is busy; a lost node is given 16 s to answer.
-        assert seen - began < (30 if gone else 10)
+        assert results[name]["seen"] < (30 if gone else 10)
     finally:
         if name == "network of a node cut":
             run.lab.podman("exec", f"{lab.prefix}-node2", "sh", "-c", "ip link set eth0 up; ip link set eth1 up")
@@ -207,7 +100,7 @@ def reachable(lab, node):
 
 
 def test_a_run_outlives_a_killed_controller_and_is_stopped(lab, hosts, tmp_path, work, results):
-    run = Run(lab, hosts, tmp_path, work / "faulty.py", "-")
+    run = Run(lab, hosts, tmp_path, work / "faulty.py", "-", launch_user="alice")
     run.wait_for("node3:2 | step 20")
     os.killpg(run.process.pid, signal.SIGKILL)
     code = run.process.wait(60)
@@ -229,7 +122,7 @@ def test_a_full_disk_is_named(lab, hosts, tmp_path, work, results):
     host = hosts["node2"]
     host.check_output(f"mount -t tmpfs -o size=16m tmpfs {RUNS}")
     try:
-        run = Run(lab, hosts, tmp_path, work / "faulty.py", "full", launch_min_free_bytes=0)
+        run = Run(lab, hosts, tmp_path, work / "faulty.py", "full", launch_user="alice", launch_min_free_bytes=0)
         run.wait_for("node3:2 | step 20")
         began = time.time()
         on_rank_one("USR1")(run)
@@ -256,7 +149,7 @@ def test_a_taken_port_is_refused(lab, hosts, tmp_path, work, results):
     pid = host.check_output(f'nohup python3 -c "{server}" >/dev/null 2>&1 & echo $!')
     try:
         began = time.time()
-        run = Run(lab, hosts, tmp_path, work / "faulty.py", "-")
+        run = Run(lab, hosts, tmp_path, work / "faulty.py", "-", launch_user="alice")
         code = run.process.wait(120)
         assert code != 0
         assert f"port 29500 is held by process {pid}" in " ".join(run.said().split())
@@ -275,7 +168,7 @@ def test_a_thousand_lines_a_second_and_none_is_lost(lab, hosts, tmp_path, work, 
     for count in (10, 6000):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         (tmp_path / str(count)).mkdir()
-        run = Run(lab, hosts, tmp_path / str(count), work / "lines.py", str(count))
+        run = Run(lab, hosts, tmp_path / str(count), work / "lines.py", str(count), launch_user="alice")
         assert run.process.wait(180) == 0, run.said()
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         used[count] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -17,6 +17,7 @@ from ansible_collections.torchfleet.cluster.plugins.action.launch_plan import (
     as_text,
     default_run_id,
     hashes,
+    peers_of,
     script_in,
     seconds,
     with_reports,
@@ -194,3 +195,13 @@ def test_the_script_is_known_by_its_hash_where_it_will_lie(work: Path) -> None:
     digest = "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
     assert hashes(work, job(script="two words.py")) == {"/work/a b/two words.py": digest}
     assert hashes(work, job(script=None, module="pkg")) == {}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "head", "other"), [("mpirun", ["n2"], []), ("torchrun", [], []), ("slurm", [], [])]
+)
+def test_the_head_tells_those_whom_its_launcher_reaches_by_ssh(
+    launcher: str, head: list[str], other: list[str]
+) -> None:
+    made = plan(CLUSTER, job(launcher=launcher))
+    assert [peers_of(made, node) for node in made.nodes] == [head, other]

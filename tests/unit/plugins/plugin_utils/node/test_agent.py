@@ -487,3 +487,35 @@ def test_a_process_with_an_odd_name_has_a_start_time(run: Run, tmp_path: Path) -
     until(lambda: "a) R" in Path(f"/proc/{started.pid}/comm").read_text())
     boot = time.time() - float(Path("/proc/uptime").read_text().split()[0])
     assert abs(boot + agent.start_time(started.pid) / os.sysconf("SC_CLK_TCK") - time.time()) < PATIENCE
+
+
+def test_the_nodes_that_a_launcher_reached_over_ssh_are_told_of_its_end(run: Run, tmp_path: Path) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\nshift 6\nprintf "%s\\n" "$@" > {tmp_path}/$1.told\n')
+    ssh.chmod(0o755)
+    run.plan("false", peers=["n2", "n3"], env={"TORCHFLEET_NODE": "the head"})
+    env = {"PATH": f"{tmp_path}:{os.defpath}"}
+    done = subprocess.run(
+        [sys.executable, "-I", SCRIPT, "run", str(run.folder)], env=env, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 1
+    for name in ("n2", "n3"):
+        line = f"{sys.executable} -I {SCRIPT} headless {run.folder} 'the head' 10"
+        assert (tmp_path / f"{name}.told").read_text() == f"{name}\n{line}\n"
+
+
+def test_what_outlives_the_heads_launcher_is_ended_and_it_is_said_why(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "ABANDONED", 0.5)
+    started = run.start("sleep", "1000")
+    until(lambda: agent.node_state(str(run.folder))[0] == "running")
+    agent.headless(str(run.folder), "n1", 10)
+    assert started.wait(PATIENCE) == 128 + signal.SIGTERM
+    assert agent.stop_reason(str(run.folder)) == "the launcher on n1 has ended, but no rank came up here"
+
+
+def test_what_has_ended_with_the_heads_launcher_is_left_in_peace(run: Run) -> None:
+    assert run.start("true").wait(PATIENCE) == 0
+    agent.headless(str(run.folder), "n1", 10)
+    assert agent.stop_reason(str(run.folder)) == ""

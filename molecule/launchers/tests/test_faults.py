@@ -1,0 +1,75 @@
+"""What goes wrong under a launcher is seen, named and cleaned up the same way whichever it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+
+import pytest
+from faults import RUNS, SCRIPT, Run, alive, interrupt, keep, kill_launcher, on_rank_one, suffer, until
+from test_conformance import EQUAL, assert_nothing_left, variables_of
+
+LAUNCHERS = [
+    "torchrun",
+    "python",
+    "mpirun",
+    "accelerate",
+    "accelerate_pdsh",
+    "deepspeed",
+    "deepspeed-pdsh",
+    "deepspeed-openmpi",
+    "colossalai-cli",
+    "slurm",
+]
+CASES = {
+    "script raises on one rank": (on_rank_one("USR1"), "rank 1 on node2 failed first: exit status 1"),
+    "kill -9 of a rank": (on_rank_one("KILL"), "rank 1 on node2 failed first: killed by SIGKILL"),
+    "kill -9 of the head's launcher": (kill_launcher("node1"), "node1"),
+    "exit 0 on one rank early": (on_rank_one("USR2"), "rank 1 on node2 had left with exit status 0 before"),
+    "Ctrl-C": (interrupt, "ended by SIGINT"),
+}
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    path = tmp_path_factory.mktemp("work") / "faulty.py"
+    path.write_text(SCRIPT, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("name", CASES)
+def test_a_fault_is_seen_named_and_cleaned_up(lab, hosts, tmp_path, script, name, launcher):
+    inject, words = CASES[name]
+    run = Run(lab, hosts, tmp_path, script, "-", **{**variables_of(launcher), **EQUAL})
+    try:
+        run.wait_for("node2:1 | step 20", 120)
+        found, said = suffer(run, inject)
+        keep("faults-launchers.json", {f"{launcher}: {name}": found})
+        assert found["code"] != 0
+        assert re.search(words, said), said
+        assert found["seen"] < 10
+        # The grace, and what it takes to look; not the same again for what lies outside of a unit.
+        assert found["clean"] < 25
+        assert_nothing_left(hosts, run.run.name)
+    finally:
+        if run.process.poll() is None:
+            os.killpg(run.process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "deepspeed-pdsh", "colossalai-cli"])
+def test_nobody_follows_and_the_launcher_dies(lab, hosts, tmp_path, script, launcher):
+    variables = {**variables_of(launcher), **EQUAL, "launch_detach": True, "launch_run_id": f"alone-{launcher}"}
+    for host in hosts.values():
+        host.check_output(f"rm -rf /var/lib/torchfleet/runs/alone-{launcher}")
+    done = lab.playbook("launch", cwd=tmp_path, launch_script=str(script), launch_args=["-"], **variables)
+    assert done.code == 0, done.output
+    log = hosts["node2"].file(f"{RUNS}/alone-{launcher}/logs/rank-1.log")
+    until(lambda: log.exists and "step 20" in log.content_string, 90)
+    agent = json.loads(hosts["node1"].file(f"{RUNS}/alone-{launcher}/agent.json").content_string)
+    hosts["node1"].check_output(f"pkill -9 -P {agent['pid']}")
+    until(lambda: not any(alive(host) for host in hosts.values()), 60)
+    done = lab.playbook("status", cwd=tmp_path, run_id=f"alone-{launcher}")
+    assert "the launcher on node1" in " ".join(done.output.split()), done.output

@@ -1,0 +1,135 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs on a lab to which something happens, for the tests of all scenarios."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNS = "/var/lib/torchfleet/runs"
+SCRIPT = """
+import os, signal, sys, time
+import torch
+import torch.distributed as dist
+def bad(*_):
+    raise ValueError("boom")
+def full(*_):
+    with open(os.environ["TORCHFLEET_RUN_DIR"] + "/output/big", "wb") as stream:
+        while True:
+            stream.write(bytes(1 << 20))
+            stream.flush()
+signal.signal(signal.SIGUSR1, full if sys.argv[1] == "full" else bad)
+signal.signal(signal.SIGUSR2, lambda *_: os._exit(0))
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+for step in range(100000):
+    dist.all_reduce(torch.ones(1))
+    if step % 10 == 0:
+        print("step", step, flush=True)
+    time.sleep(0.02)
+"""
+
+
+class Run:
+    """A run that trains until something happens to it."""
+
+    def __init__(self, lab, hosts, folder, script, *args, **variables):
+        self.lab, self.hosts, self.folder = lab, hosts, folder
+        self.output = folder / "out"
+        self.process = lab.start(
+            "launch",
+            self.output,
+            cwd=folder,
+            launch_script=str(script),
+            launch_args=list(args),
+            **variables,
+        )
+
+    def said(self):
+        return self.output.read_text(encoding="utf-8")
+
+    def wait_for(self, text, seconds=90):
+        until(lambda: text in self.said() or self.process.poll() is not None, seconds)
+        assert self.process.poll() is None, self.said()
+
+    @property
+    def run(self):
+        return next(self.folder.glob("runs/*/manifest.json")).parent
+
+    @property
+    def manifest(self):
+        return json.loads((self.run / "manifest.json").read_text(encoding="utf-8"))
+
+    def rank(self, node, number):
+        record = self.hosts[node].file(f"{RUNS}/{self.run.name}/ranks/rank-{number}.json").content_string
+        return json.loads(record)["pid"]
+
+    def detected(self, seconds=60):
+        """When a follower first ordered the end."""
+        until(lambda: (self.run / ".stop").exists() or self.process.poll() is not None, seconds, 0.02)
+        return time.time()
+
+
+def until(condition, seconds, pause=0.1):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(pause)
+
+
+def alive(host):
+    return host.check_output("grep -lz '^TORCHFLEET_RUN_ID=' /proc/[0-9]*/environ 2>/dev/null || true")
+
+
+def on_rank_one(number):
+    def inject(run):
+        run.hosts["node2"].check_output(f"kill -{number} {run.rank('node2', 1)}")
+
+    return inject
+
+
+def kill_launcher(node):
+    def inject(run):
+        agent = json.loads(run.hosts[node].file(f"{RUNS}/{run.run.name}/agent.json").content_string)
+        run.hosts[node].check_output(f"pkill -9 -P {agent['pid']}")
+
+    return inject
+
+
+def kill_agent(run):
+    agent = json.loads(run.hosts["node2"].file(f"{RUNS}/{run.run.name}/agent.json").content_string)
+    run.hosts["node2"].check_output(f"kill -9 {agent['pid']}")
+
+
+def interrupt(run):
+    os.killpg(run.process.pid, signal.SIGINT)
+
+
+def suffer(run, inject, gone=()):
+    """Do it, and watch: when it was seen, when the nodes that are not `gone` were clean, the status, and who was named."""
+    began = time.time()
+    inject(run)
+    seen = run.detected()
+    rest = [host for node, host in run.hosts.items() if node not in gone]
+    until(lambda: not any(alive(host) for host in rest), 60)
+    clean = time.time()
+    code = run.process.wait(120)
+    manifest = run.manifest
+    outcome = manifest.get("outcome") or {"sentence": manifest["state"], "problems": []}
+    found = {"seen": seen - began, "clean": clean - began, "code": code, "named": outcome["sentence"]}
+    return found, "; ".join([outcome["sentence"], *outcome["problems"]])
+
+
+def keep(name, found):
+    """For docs/benchmarks.md, by tests/bench/bench_faults.py. What was not measured this time stays."""
+    path = ROOT / ".cache" / name
+    path.parent.mkdir(exist_ok=True)
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps({**before, **found}, indent=1), encoding="utf-8")

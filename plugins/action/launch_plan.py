@@ -58,7 +58,10 @@ def as_text(plan: LaunchPlan, secret: tuple[str, ...]) -> str:
         if node.argv:
             lines += _command(node.argv, node.env, () if node.rank else secret)
         if node.rank is not None:
-            lines.append(f"  {node.rank.count} ranks, started by {'Slurm' if node.rank.queued else 'the head'}, each:")
+            by = (
+                "Slurm" if node.rank.queued else "this command" if all(each.argv for each in plan.nodes) else "the head"
+            )
+            lines.append(f"  {node.rank.count} ranks, started by {by}, each:")
             lines.append(f"    cd {shlex.quote(node.rank.cwd)}")
             lines += [f"  {line}" for line in _command(node.rank.argv, node.rank.env, secret)]
     lines += [f"because {reason}" for reason in plan.reasons]
@@ -74,7 +77,7 @@ def peers_of(plan: LaunchPlan, node: NodePlan) -> List[str]:
     """The nodes on which this one's launcher starts ranks over ssh."""
     if not node.argv or node.rank is None or node.rank.queued:
         return []
-    return [other.node for other in plan.nodes if other is not node]
+    return [other.node for other in plan.nodes if not other.argv]
 
 
 def script_in(workdir: Path, script: str) -> str:

@@ -218,6 +218,9 @@ class ActionModule(ActionBase):
         command = shlex.join([*self._agent, "follow", run_dir, packed, str(WAIT)])
         asked = time.time()
         done = self._low_level_execute_command(command)
+        if done["rc"] != 0:  # once more: what kills the run's processes may have hit the poll too
+            asked = time.time()
+            done = self._low_level_execute_command(command)
         if done["rc"] != 0:
             raise Unreadable(f"the run's folder cannot be read: {done['stderr'].strip()[-300:]}")
         answer: Dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(done["stdout"].strip().split()[-1])))

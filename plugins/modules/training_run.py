@@ -332,7 +332,11 @@ def stop(module: AnsibleModule) -> None:
     unit = unit_name(params["run_id"])
     if not module.check_mode:
         install(module)
-    active = bool(systemctl) and module.run_command([systemctl, "is-active", "--quiet", unit])[0] == 0
+
+    def is_active() -> bool:
+        return bool(systemctl) and module.run_command([systemctl, "is-active", "--quiet", unit])[0] == 0
+
+    active = is_active()
     pids = sweep(module, 0)
     if module.check_mode or not (active or pids):
         module.exit_json(changed=bool(active or pids), unit=unit if systemctl else "", left=[], agent=agent(module))
@@ -341,7 +345,7 @@ def stop(module: AnsibleModule) -> None:
     begun = time.monotonic()
     if active:
         code, _out, err = module.run_command([systemctl, "stop", unit])
-        if code:
+        if code and is_active():  # else it has ended by itself meanwhile
             module.fail_json(msg=f"{socket.gethostname()}: {unit} cannot be ended: {err.strip()[-300:]}")
     # Also what a launcher started over ssh, outside the unit.
     left = sweep(module, 15)

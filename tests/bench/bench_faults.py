@@ -30,7 +30,7 @@ def measure() -> str:
         "",
         "Times are from the fault to the order that ends the run everywhere, and to the moment when no process of it is left",
         "on any node that can be reached, as the test sees it. A node that does not answer is given 16 s before it counts as",
-        "lost; a node behind a cut link is clean when the link is back. The status is that of `launch.yml`.",
+        "lost (the node that is powered off here is a container, whose connections the kernel closes at once); a node behind a cut link is clean when the link is back. The status is that of `launch.yml`.",
         "",
         "| fault | seen after | clean after | status | named |",
         "| --- | --- | --- | --- | --- |",

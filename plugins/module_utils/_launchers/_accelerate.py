@@ -20,11 +20,14 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import
 )
 from ansible_collections.torchfleet.cluster.plugins.module_utils._hostfile import render as hostfile
 from ansible_collections.torchfleet.cluster.plugins.module_utils._launchers._common import (
+    bare_rank_command,
+    head_env,
     missing_packages,
     not_elastic,
     on_each_node,
     rank_command,
 )
+from ansible_collections.torchfleet.cluster.plugins.module_utils._launchers._deepspeed import deepspeed_wrapper
 
 
 def plan(cluster: Cluster, job: Job) -> LaunchPlan:
@@ -53,15 +56,24 @@ def plan(cluster: Cluster, job: Job) -> LaunchPlan:
         raise ClusterError(problems)
     extra, env = _accelerate.launch_needs(cluster, chosen)
     config = f"{job.run_dir}/accelerate.yaml"
+    no_ssh, folder = chosen.deepspeed_launcher == "nossh", f"{job.run_dir}/bin"
 
     def argv(node: Node) -> Tuple[str, ...]:
         command = (node.python, "-m", "accelerate.commands.launch", "--config_file", config, *extra)
+        if no_ssh:
+            return (*command, *bare_rank_command(node, job)[2:])
         return (*command, "--no_python", *rank_command(node, job))
 
     def files(node: Node) -> Dict[str, str]:
         texts = {config: _accelerate.render(cluster, node, chosen)}
         if chosen.deepspeed_hostfile:
             texts[chosen.deepspeed_hostfile] = hostfile(cluster)
+        if no_ssh:
+            texts[f"{folder}/deepspeed"] = deepspeed_wrapper(node, "--no_local_rank")
         return texts
 
-    return on_each_node(cluster, job, argv, env, files, reasons=(reason,))
+    # accelerate appends its whole environment to ./.deepspeed_env, which later runs would read.
+    def own_env(node: Node) -> Dict[str, str]:
+        return {"PATH": f"{folder}:{head_env(node, job)['PATH']}"} if no_ssh else {}
+
+    return on_each_node(cluster, job, argv, env, files, own_env, sealed=no_ssh, reasons=(reason,))

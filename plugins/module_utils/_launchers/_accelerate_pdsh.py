@@ -18,7 +18,11 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._launchers._com
     not_elastic,
     programs,
 )
-from ansible_collections.torchfleet.cluster.plugins.module_utils._launchers._deepspeed import NO_CHECK, pdsh_env
+from ansible_collections.torchfleet.cluster.plugins.module_utils._launchers._deepspeed import (
+    NO_CHECK,
+    deepspeed_wrapper,
+    pdsh_env,
+)
 
 OURS = ("deepspeed_launcher", "deepspeed_hostfile")
 
@@ -52,8 +56,6 @@ def plan(cluster: Cluster, job: Job) -> LaunchPlan:
     head = cluster.head
     command = (head.python, "-m", "accelerate.commands.launch", "--config_file", paths["accelerate.yaml"], *extra)
     folder = f"{job.run_dir}/bin"
-    # accelerate runs whatever `deepspeed` comes first in PATH, and gives it no option of ours.
-    script = f'#!/bin/sh\nexec {head.python} -m deepspeed.launcher.runner {" ".join(NO_CHECK)} "$@"\n'
     return from_head(
         cluster,
         job,
@@ -62,7 +64,7 @@ def plan(cluster: Cluster, job: Job) -> LaunchPlan:
         files={
             paths["accelerate.yaml"]: _accelerate.render(cluster, head, chosen),
             paths["hostfile"]: hostfile(cluster),
-            f"{folder}/deepspeed": script,
+            f"{folder}/deepspeed": deepspeed_wrapper(head, *NO_CHECK),
         },
         rank_env={**env, "PYTHONPATH": job.workdir},
     )

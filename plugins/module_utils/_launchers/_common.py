@@ -93,14 +93,26 @@ def on_each_node(
     env: Optional[Mapping[str, str]] = None,
     files: Optional[Callable[[Node], Mapping[str, str]]] = None,
     own_env: Callable[[Node], Mapping[str, str]] = lambda _node: {},
+    sealed: bool = False,
     **more: Any,
 ) -> LaunchPlan:
     """The plan of a launcher that is started on every node.
 
-    `env` is what it needs beside the common variables, `own_env` what it needs on one node.
+    `env` is what it needs beside the common variables, `own_env` what it needs on one node. A `sealed` one, which would
+    write its environment down, starts `bare_rank_command` in the run's folder.
     """
     nodes = [
         NodePlan(
+            node=node.name,
+            node_rank=node.node_rank,
+            argv=argv(node),
+            env={**head_env(node, job), **(env or {}), **own_env(node)},
+            cwd=job.run_dir,
+            files=files(node) if files else {},
+            rank=_rank_plan(cluster, node, job, {**(env or {}), "PYTHONPATH": job.workdir}),
+        )
+        if sealed
+        else NodePlan(
             node=node.name,
             node_rank=node.node_rank,
             argv=argv(node),
@@ -133,15 +145,7 @@ def from_head(
         raise ClusterError(problems)
     nodes = []
     for node in cluster.nodes:
-        rank = RankPlan(
-            argv=payload(node, job),
-            env=base_env(
-                cluster, node, job, {"LOCAL_WORLD_SIZE": str(node.slots), **(rank_env or {}), **own_env(node)}
-            ),
-            cwd=job.workdir,
-            count=node.slots,
-            queued=queued,
-        )
+        rank = _rank_plan(cluster, node, job, {**(rank_env or {}), **own_env(node)}, queued)
         nodes.append(
             NodePlan(
                 node=node.name,
@@ -154,6 +158,16 @@ def from_head(
             )
         )
     return _plan(cluster, job, nodes)
+
+
+def _rank_plan(cluster: Cluster, node: Node, job: Job, env: Mapping[str, str], queued: bool = False) -> RankPlan:
+    return RankPlan(
+        argv=payload(node, job),
+        env=base_env(cluster, node, job, {"LOCAL_WORLD_SIZE": str(node.slots), **env}),
+        cwd=job.workdir,
+        count=node.slots,
+        queued=queued,
+    )
 
 
 def _plan(

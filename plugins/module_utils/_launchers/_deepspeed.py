@@ -97,6 +97,11 @@ def plan(cluster: Cluster, job: Job) -> LaunchPlan:
     )
 
 
+def deepspeed_wrapper(node: Node, *options: str) -> str:
+    """accelerate runs whatever `deepspeed` comes first in PATH, and gives it no option of ours."""
+    return f'#!/bin/sh\nexec {shlex.quote(node.python)} -m deepspeed.launcher.runner {" ".join(options)} "$@"\n'
+
+
 def pdsh_env(job: Job) -> Dict[str, str]:
     """A file of the run in place of those in ~ and the working directory: they grow, and hold who knows what."""
     return {"DS_ENV_FILE": _env_file(job), "PDSH_SSH_ARGS_APPEND": "-oBatchMode=yes"}

@@ -112,9 +112,19 @@ def test_accelerate_takes_gpus_where_they_are_known() -> None:
 
 def test_accelerate_with_deepspeed_without_ssh_has_its_hostfile() -> None:
     chosen = {"distributed_type": "DEEPSPEED", "deepspeed_launcher": "nossh"}
-    files = make("accelerate", hosts((2, 2)), options=chosen).node("n2").files
+    made = make("accelerate", hosts((2, 2)), options=chosen, env={"MINE": "1"})
+    files = made.node("n2").files
     assert files["/runs/r1/hostfile"] == "n1 slots=2\nn2 slots=2\n"
     assert 'deepspeed_hostfile: "/runs/r1/hostfile"' in files["/runs/r1/accelerate.yaml"]
+    # Else DeepSpeed puts --local_rank between the interpreter and its arguments.
+    assert files["/runs/r1/bin/deepspeed"].endswith(f'exec {PY} -m deepspeed.launcher.runner --no_local_rank "$@"\n')
+    node = made.node("n2")
+    assert node.env["PATH"].startswith("/runs/r1/bin:/opt/v/bin:")
+    # Else accelerate writes the ranks' environment into the working directory.
+    assert "MINE" not in node.env and node.cwd == "/runs/r1"
+    assert node.rank is not None
+    assert (node.rank.argv, node.rank.cwd, node.rank.env["MINE"]) == (PAYLOAD, "/work/my code", "1")
+    assert node.argv[-2:] == (f"{LIB}/rank.py", "/runs/r1")
 
 
 def test_accelerate_pdsh() -> None:

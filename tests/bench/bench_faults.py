@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The fault table, as the molecule scenario `faults` measured it last; runs the scenario where it never did."""
+"""The fault tables, as the molecule scenarios `faults` and `launchers` measured them last; runs those that never did."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / ".cache" / "faults.json"
+LAUNCHERS = ROOT / ".cache" / "faults-launchers.json"
 
 
 def row(name: str, found: dict[str, Any]) -> str:
@@ -20,10 +21,15 @@ def row(name: str, found: dict[str, Any]) -> str:
     return f"| {name} | {seen} | {found['clean']:.1f} s | {found['code']} | {found['named']} |"
 
 
+def results(scenario: str, path: Path) -> dict[str, Any]:
+    if not path.exists():
+        subprocess.run([str(ROOT / "scripts" / "molecule.sh"), scenario], check=True)
+    return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
 def measure() -> str:
-    if not RESULTS.exists():
-        subprocess.run([str(ROOT / "scripts" / "molecule.sh"), "faults"], check=True)
-    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    found = results("faults", RESULTS)
+    others = results("launchers", LAUNCHERS)
     cost = found.pop("cost", None)
     lines = [
         "## Faults, torchrun on three nodes",
@@ -42,4 +48,12 @@ def measure() -> str:
             f"Following {cost['lines']:,} lines from three nodes in {cost['seconds']} s took {cost['cpu']:.1f} s of the "
             "controller's CPU beyond a run that prints nothing; no line was lost.",
         ]
+    lines += [
+        "",
+        "The same under every launcher, on two nodes with one rank each:",
+        "",
+        "| launcher and fault | seen after | clean after | status | named |",
+        "| --- | --- | --- | --- | --- |",
+        *(row(name, each) for name, each in sorted(others.items())),
+    ]
     return "\n".join(lines)

@@ -73,3 +73,15 @@ def test_nobody_follows_and_the_launcher_dies(lab, hosts, tmp_path, script, laun
     until(lambda: not any(alive(host) for host in hosts.values()), 60)
     done = lab.playbook("status", cwd=tmp_path, run_id=f"alone-{launcher}")
     assert "the launcher on node1" in " ".join(done.output.split()), done.output
+
+
+@pytest.mark.parametrize("launcher", ["deepspeed-pdsh", "accelerate_pdsh"])
+def test_a_killed_pdsh_is_no_success(lab, hosts, tmp_path, script, launcher):
+    """DeepSpeed's runner then ends with 0, and the ranks train on."""
+    run = Run(lab, hosts, tmp_path, script, "-", **{**variables_of(launcher), **EQUAL})
+    run.wait_for("node2:1 | step 20", 120)
+    found, said = suffer(run, lambda run: hosts["node1"].check_output("pkill -9 -x pdsh"))
+    keep("faults-launchers.json", {f"{launcher}: kill -9 of pdsh": found})
+    assert found["code"] != 0
+    assert re.search("launcher on node1|node1.*launcher|rank", said), said
+    assert_nothing_left(hosts, run.run.name)

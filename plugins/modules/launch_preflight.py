@@ -35,11 +35,6 @@ options:
     type: list
     elements: str
     default: [torch, numpy]
-  optional_packages:
-    description: Further packages whose versions are reported; none has to be there.
-    type: list
-    elements: str
-    default: []
   port_auto:
     description: Take another port where O(master_port) is held.
     type: bool
@@ -312,7 +307,6 @@ def main() -> None:
             "user": {"type": "str", "default": "root"},
             "master_port": {"type": "int", "default": 0},
             "packages": {"type": "list", "elements": "str", "default": ["torch", "numpy"]},
-            "optional_packages": {"type": "list", "elements": "str", "default": []},
             "port_auto": {"type": "bool", "default": False},
             "overlap": {"type": "bool", "default": False},
             "gpus": {"type": "list", "elements": "dict", "default": []},
@@ -340,7 +334,7 @@ def main() -> None:
     if not os.access(python, os.X_OK):
         problems.append(f"there is no interpreter {python}: run provision.yml, or set torchfleet_python")
     elif account:
-        code, out, err = as_user(account, [python, "-c", VERSIONS, *params["packages"], *params["optional_packages"]])
+        code, out, err = as_user(account, [python, "-c", VERSIONS, *params["packages"]])
         if code:
             words = err.strip().splitlines()
             problems.append(f"{python} does not run: {words[-1] if words else code}")

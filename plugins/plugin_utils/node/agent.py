@@ -330,8 +330,10 @@ def stacks(run_dir: str, abort: bool) -> Dict[str, str]:
     while dying and time.monotonic() < deadline:
         time.sleep(0.1)
         for name, (log, offset) in list(dying.items()):
+            # Looked at first: with the exit record, the log is whole.
+            ended = os.path.exists(os.path.join(run_dir, "ranks", name + ".exit.json"))
             found[name] = log_from(log, offset)
-            if os.path.exists(os.path.join(run_dir, "ranks", name + ".exit.json")):
+            if ended:
                 del dying[name]
     return found
 

@@ -145,7 +145,7 @@ class ActionModule(ActionBase):
             cluster = dataclasses.replace(cluster, master_port=int(port))
         found = [f"{name}: {problem}" for name, report in reports.items() for problem in report.get("problems", ())]
         versions = {name: report.get("versions") or {} for name, report in reports.items()}
-        found += version_problems(versions, list(args.get("packages") or ["torch"]))
+        found += version_problems(versions, list(args.get("packages") or []))
         notes = [
             f"{name}: {note}"
             for name, report in reports.items()

@@ -73,6 +73,7 @@ class ActionModule(ActionBase):
             times=times,
         )
         self._report(plan, ends, outcome, folder, now - manifest["times"]["planned"])
+        self._tell_collected(launch, task_vars["hostvars"], folder)
         again = not outcome.ok and not _outcome.by_person(stop_reason) and not any(end.timed_out for end in ends)
         return {
             "changed": False,
@@ -90,6 +91,34 @@ class ActionModule(ActionBase):
             color="cyan",
         )
         return {"changed": False, "ok": True, "again": False, "sentence": "detached", "folder": str(folder)}
+
+    def _tell_collected(self, launch: Mapping[str, Any], hostvars: Mapping[str, Any], folder: Path) -> None:
+        """What came back from the nodes, and what did not."""
+        reports = []
+        for host, node in launch["nodes"].items():
+            names = ("__launch_collected", "__launch_collected_too")
+            calls = [
+                report for report in (hostvars[host].get(name) or {} for name in names) if not report.get("skipped")
+            ]
+            for report in calls:
+                if "problem" in report:
+                    reports.append(report)
+                elif report:
+                    words = str(report.get("msg") or "no answer").strip()
+                    reports.append({"files": 0, "bytes": 0, "unmatched": [], "problem": f"{node['node']}: {words}"})
+        if not reports:
+            return
+        problems = [str(report["problem"]) for report in reports if report["problem"]]
+        unmatched = set.intersection(*(set(report["unmatched"]) for report in reports)) if not problems else set()
+        problems += [
+            f"no node's output folder has anything that matches '{pattern}' of launch_collect"
+            for pattern in sorted(unmatched)
+        ]
+        files, size = sum(report["files"] for report in reports), sum(report["bytes"] for report in reports)
+        _runs.update_manifest(folder, collected={"files": files, "bytes": size, "problems": problems})
+        self._display.display(f"  {files} files came back ({size / 1e6:.1f} MB): {folder / 'output'}", color="green")
+        for problem in problems:
+            self._display.warning(problem)
 
     @staticmethod
     def _node_end(node: str, hostvars: Mapping[str, Any]) -> _outcome.NodeEnd:

@@ -103,10 +103,14 @@ class Excludes:
             self.rules.append((keep, folder, re.compile(body if anchored else f"(?:.*/)?{body}", re.DOTALL)))
 
     def match(self, path: str, is_dir: bool) -> bool:
+        return bool(self.verdict(path, is_dir))
+
+    def verdict(self, path: str, is_dir: bool) -> Optional[bool]:
+        """What the last rule that speaks of this very path says; None where none does."""
         for keep, folder, pattern in reversed(self.rules):
             if (is_dir or not folder) and pattern.fullmatch(path):
                 return not keep
-        return False
+        return None
 
 
 def _glob(text: str) -> str:

@@ -31,10 +31,15 @@ options:
     type: int
     default: 0
   packages:
-    description: Packages whose versions are reported; the first must be there.
+    description: Packages whose versions are reported.
     type: list
     elements: str
     default: [torch, numpy]
+  required:
+    description: Packages that must be there.
+    type: list
+    elements: str
+    default: []
   port_auto:
     description: Take another port where O(master_port) is held.
     type: bool
@@ -307,6 +312,7 @@ def main() -> None:
             "user": {"type": "str", "default": "root"},
             "master_port": {"type": "int", "default": 0},
             "packages": {"type": "list", "elements": "str", "default": ["torch", "numpy"]},
+            "required": {"type": "list", "elements": "str", "default": []},
             "port_auto": {"type": "bool", "default": False},
             "overlap": {"type": "bool", "default": False},
             "gpus": {"type": "list", "elements": "dict", "default": []},
@@ -334,14 +340,14 @@ def main() -> None:
     if not os.access(python, os.X_OK):
         problems.append(f"there is no interpreter {python}: run provision.yml, or set torchfleet_python")
     elif account:
-        code, out, err = as_user(account, [python, "-c", VERSIONS, *params["packages"]])
+        code, out, err = as_user(account, [python, "-c", VERSIONS, *params["packages"], *params["required"]])
         if code:
             words = err.strip().splitlines()
             problems.append(f"{python} does not run: {words[-1] if words else code}")
         else:
             versions = json.loads(out)
-            wanted = params["packages"][:1]
-            problems += [f"{python} has no {name}: run provision.yml" for name in wanted if name not in versions]
+            missing = [name for name in params["required"] if name not in versions]
+            problems += [f"{python} has no {name}: run provision.yml" for name in missing]
 
     if account and params["ssh_peers"]:
         problems += ssh_problems(module, account, params["ssh_peers"])

@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "lab"))
 from light import LightNodes
 
-SIZES = (4, 8)
-BY_HAND = 8  # nodes up to which the loops over all pairs are run to their end; their cost grows with the square
+SIZES = tuple(int(size) for size in os.environ.get("TORCHFLEET_BENCH_NODES", "4 12 24 48").split())
+BY_HAND = 12  # nodes with which the loops over all pairs are run to their end; their cost grows with the square
+# All nodes share this kernel's table of neighbours: 48 that know one another need more than the usual 1,024 entries.
+NEIGHBOURS = Path("/proc/sys/net/ipv4/neigh/default/gc_thresh3")
 PREFIX = "tfbench-scale"
 FILES = 20000
 RATE = "100mbit"
@@ -139,8 +143,43 @@ def moved_in(cost: Cost) -> float:
     return float(found.group(1))
 
 
+@contextmanager
+def room_for_neighbours(count: int) -> Iterator[None]:
+    """Entries for all pairs of nodes, and the old limit again afterwards."""
+    old = int(NEIGHBOURS.read_text(encoding="utf-8"))
+    NEIGHBOURS.write_text(str(max(old, 4 * count * count)), encoding="utf-8")
+    try:
+        yield
+    finally:
+        NEIGHBOURS.write_text(str(old), encoding="utf-8")
+
+
+def verbs(nodes: LightNodes, folder: Path, forks: tuple[str, str]) -> dict[str, Cost]:
+    """check; a run of one short script per node by launcher `python`, which needs no torch; and the end of one that lasts."""
+    script = folder / "job.py"
+    script.write_text("import sys, time\ntime.sleep(float(sys.argv[1]))\nprint('done')\n", encoding="utf-8")
+    job: dict[str, Any] = {
+        "launch_script": str(script),
+        "launch_launcher": "python",
+        "launch_packages": [],
+        "launch_runs_dir": str(folder / "runs"),
+        "torchfleet_python": "/usr/bin/python3",
+    }
+    return {
+        "check": playbook(nodes, "check", *forks, check_fail_on="never", check_dest=None),
+        "launch": playbook(nodes, "launch", *forks, **job, launch_args=["0"]),
+        "detach": playbook(nodes, "launch", *forks, **job, launch_args=["300"], launch_detach=True),
+        "stop": playbook(nodes, "stop", *forks),
+    }
+
+
 def measure() -> str:
-    rows, joined, trees = [], [], []
+    with room_for_neighbours(max(SIZES)):
+        return tables()
+
+
+def tables() -> str:
+    rows, joined, trees, others = [], [], [], []
     hand = ""
     with tempfile.TemporaryDirectory(prefix="torchfleet-bench-") as temporary:
         folder = Path(temporary)
@@ -159,6 +198,7 @@ def measure() -> str:
                 first = playbook(nodes, "provision", *ROLES, *forks)
                 second = playbook(nodes, "provision", *ROLES, *forks, "-vvv")
                 rows.append((count, first, second, calls(second), changed(second)))
+                others.append((count, verbs(nodes, folder, forks)))
                 code_first = playbook(nodes, "sync", *forks, sync_src=str(code), sync_dest="/data/code")
                 code_second = playbook(nodes, "sync", *forks, sync_src=str(code), sync_dest="/data/code")
                 playbook(nodes, "sync", *forks, "--limit", nodes.names[0], sync_src=str(model), sync_dest="/data/set")
@@ -192,6 +232,21 @@ def measure() -> str:
             "One node more, with `--limit`: " + ", ".join(f"{cost} as number {count}" for count, cost in joined) + ".",
             "",
             hand,
+            "",
+            "The other verbs: seconds, and CPU seconds and the largest process of the controller. The run is one short script a node",
+            "by launcher `python`; stop ends one that lasts on all nodes.",
+            "",
+            "| nodes | check | launch | stop |",
+            "| --- | --- | --- | --- |",
+            *(
+                f"| {count} | "
+                + " | ".join(
+                    f"{verb}, {verb.cpu:.1f} s CPU, {verb.memory:.0f} MiB"
+                    for verb in (costs["check"], costs["launch"], costs["stop"])
+                )
+                + " |"
+                for count, costs in others
+            ),
             "",
             f"A tree for all nodes: {FILES} files of code from the controller, and {MEGABYTES} MiB from the first node, every link shaped to {RATE}:",
             "",

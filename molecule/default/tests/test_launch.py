@@ -221,7 +221,10 @@ def test_a_taken_port_is_refused_and_its_holder_named(lab, hosts, tmp_path, scri
     ("variables", "words"),
     [
         ({"launch_script": "/nowhere/train.py"}, "there is no folder /nowhere on this controller"),
-        ({"launch_launcher": "magic"}, "launch_launcher is 'magic', wanted one of: torchrun"),
+        (
+            {"launch_launcher": "magic"},
+            "launch_launcher is 'magic', wanted one of: accelerate, accelerate_pdsh, colossalai, deepspeed",
+        ),
         ({"torchfleet_slots": 0}, "torchfleet_slots is 0, wanted a whole number of ranks"),
         ({"torchfleet_master_port": 22}, "torchfleet_master_port is 22, wanted an unprivileged port"),
         (

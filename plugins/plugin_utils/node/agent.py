@@ -13,6 +13,8 @@
 `agent.py note RUN_DIR REASON`     writes down why the run is to end (base64)
 `agent.py headless RUN_DIR HEAD S` ends what the head's launcher started here, after S seconds' grace, when that is gone
 `agent.py stacks RUN_DIR ABORT`    prints where each rank is; with ABORT 1 it may cost the ranks their lives
+`agent.py output RUN_DIR FOLDER`   lists the files in the run's output folder
+`agent.py read RUN_DIR FOLDER BYTES PLACES`  prints pieces of them, that many bytes at the most
 
 The run's folder is the training user's. What root does with it, it does with that user's rights alone.
 
@@ -488,6 +490,45 @@ def tail(run_dir: str, count: int) -> Dict[str, List[str]]:
     return lines
 
 
+def packed(answer: Any) -> str:
+    return base64.b64encode(zlib.compress(json.dumps(answer).encode(), 1)).decode()
+
+
+def list_output(folder: str) -> List[List[Any]]:
+    """Path, bytes, mode and time of change of each file; of a link its target stands in place of the bytes."""
+    found: List[List[Any]] = []
+    for top, _folders, names in os.walk(folder):
+        for name in _folders + names:
+            path = os.path.join(top, name)
+            with contextlib.suppress(OSError):
+                about = os.lstat(path)
+                relative = os.path.relpath(path, folder)
+                if stat.S_ISLNK(about.st_mode):
+                    found.append([relative, os.readlink(path), 0, about.st_mtime])
+                elif stat.S_ISREG(about.st_mode):
+                    found.append([relative, about.st_size, stat.S_IMODE(about.st_mode), about.st_mtime])
+    return sorted(found)
+
+
+def read_output(folder: str, room: int, places: List[List[Any]]) -> List[str]:
+    """What stands at each place, a path and an offset, as base64, until there is no more room; `!` and why not."""
+    pieces = []
+    for path, offset in places:
+        if room <= 0:
+            break
+        try:
+            descriptor = os.open(os.path.join(folder, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with open(descriptor, "rb") as stream:
+                stream.seek(offset)
+                data = stream.read(room) or b""
+        except OSError as error:
+            pieces.append("!" + str(error.strerror))
+            continue
+        room -= len(data)
+        pieces.append(base64.b64encode(data).decode())
+    return pieces
+
+
 def follow(run_dir: str, state: Dict[str, Any], wait: float) -> str:
     deadline = time.monotonic() + wait
     with contextlib.suppress(OSError), open(os.path.join(run_dir, "asked"), "w"):
@@ -505,7 +546,7 @@ def follow(run_dir: str, state: Dict[str, Any], wait: float) -> str:
                 "free": free_bytes(run_dir),
                 "state": {"offsets": offsets, "seen": json.dumps(mark)},
             }  # fmt: skip
-            return base64.b64encode(zlib.compress(json.dumps(answer).encode())).decode()
+            return packed(answer)
         time.sleep(0.05)
 
 
@@ -554,6 +595,12 @@ def main() -> None:
     elif verb == "stacks":
         become_owner(run_dir)
         print(json.dumps(stacks(run_dir, sys.argv[3] == "1")))
+    elif verb == "output":
+        become_owner(run_dir)
+        print(packed(list_output(sys.argv[3])))
+    elif verb == "read":
+        become_owner(run_dir)
+        print(json.dumps(read_output(sys.argv[3], int(sys.argv[4]), json.loads(base64.b64decode(sys.argv[5])))))
     elif verb == "sweep":
         print(sweep(run_dir, int(sys.argv[3]) if len(sys.argv) > 3 else 0))
     else:

@@ -41,7 +41,7 @@ class Lab:
         self.folder = ROOT / "inventories" / f"lab-{scenario}"
         self.inventory = yaml.safe_load((self.folder / "hosts.yml").read_text(encoding="utf-8"))
         self.nodes: dict[str, dict[str, Any]] = self.inventory["train"]["hosts"]
-        self.prefix = f"tfm-{scenario}"
+        self.prefix = os.environ.get("TORCHFLEET_LAB_PREFIX", f"tfm-{scenario}")
 
     def host(self, name: str) -> Any:
         """The node by testinfra, over ssh with the lab's own key and host keys, as root."""

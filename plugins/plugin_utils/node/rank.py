@@ -215,6 +215,9 @@ def main() -> None:
         forget_others(run_dir, label, number(LOCAL_VARIABLES))
     record = os.path.join(run_dir, "ranks", label)
     log = os.open(os.path.join(run_dir, "logs", label + ".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    owner = os.stat(run_dir)
+    if os.geteuid() == 0 and owner.st_uid:  # Slurm starts all ranks as the head's user
+        os.fchown(log, owner.st_uid, owner.st_gid)
     room = f"{record}.room"
     reserve(room)
     thinner = Thinner(lambda data: keep(log, data, room))

@@ -72,6 +72,10 @@ def arguments(cluster: Cluster, job: Job) -> Tuple[str, ...]:
         "--mca",
         "plm_rsh_args",
         "-oBatchMode=yes",
+        # Its daemons get nothing by -x, and have to be found again, too.
+        "--mca",
+        "orte_launch_agent",
+        f"/usr/bin/env TORCHFLEET_RUN_ID={job.run_id} orted",
         "-x",
         f"TORCHFLEET_RUN_ID={job.run_id}",
     )

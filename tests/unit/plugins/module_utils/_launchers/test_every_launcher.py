@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,8 @@ def test_deepspeed_by_pdsh() -> None:
 MPI = (
     *("--allow-run-as-root", "--bind-to", "none", "--map-by", "slot"),
     *("--mca", "btl_tcp_if_include", "10.0.0.0/30", "--mca", "oob_tcp_if_include", "10.0.0.0/30"),
-    *("--mca", "plm_rsh_args", "-oBatchMode=yes", "-x", "TORCHFLEET_RUN_ID=r1"),
+    *("--mca", "plm_rsh_args", "-oBatchMode=yes"),
+    *("--mca", "orte_launch_agent", "/usr/bin/env TORCHFLEET_RUN_ID=r1 orted", "-x", "TORCHFLEET_RUN_ID=r1"),
 )
 
 
@@ -179,7 +181,7 @@ def test_deepspeed_by_openmpi() -> None:
     made = make("deepspeed", via="openmpi")
     argv = made.node("n1").argv
     # A network of ours in place of its eth0; one word, for it begins with a dash.
-    assert f"--launcher_args={' '.join(MPI)}" in argv
+    assert f"--launcher_args={shlex.join(MPI)}" in argv
     assert argv[-2:] == (f"{LIB}/rank.py", "/runs/r1")
     rank = made.node("n2").rank
     assert rank and (rank.env["MASTER_ADDR"], rank.env["MASTER_PORT"]) == META

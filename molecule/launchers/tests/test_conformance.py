@@ -220,3 +220,23 @@ def test_the_world_is_the_same_under_every_launcher(lab, hosts, tmp_path, folder
         run = host.check_output(f"grep -rl '{PATTERN}' {RUNS}/{manifest['run_id']} || true").split()
         assert {path.rsplit("/", 1)[1] for path in run} <= {"plan.json", "payload.json"}
     assert_nothing_left(hosts, manifest["run_id"])
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"launch_launcher": "accelerate"}, "node1 has 2, node2 has 1. Set launch_launcher to torchrun"),
+        ({"launch_launcher": "accelerate", "launch_launcher_options": {"distributed_type": "MULTI_GPU"}, **EQUAL},
+         "no GPU is known on node1, node2"),
+        ({"launch_launcher": "colossalai", "launch_colossalai_via": "cli", **EQUAL},
+         "theirs are 22, 2222: set launch_colossalai_via to torchrun"),
+        ({"launch_launcher": "mpirun", "launch_max_restarts": 1}, "launch_max_restarts works with launch_launcher torchrun alone"),
+    ],
+)  # fmt: skip
+def test_what_a_launcher_cannot_do_is_refused_before_the_start(lab, hosts, tmp_path, folder, variables, words):
+    done, manifest, _logs = launch(lab, tmp_path, folder / "world.py", **variables)
+    assert done.code != 0
+    said = " ".join(done.output.split())
+    assert "Nothing was started" in said
+    assert words in said
+    assert manifest is None

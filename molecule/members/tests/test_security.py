@@ -96,14 +96,21 @@ def test_a_user_cannot_make_root_write_elsewhere(lab, hosts, tmp_path):
         assert not host.file("/etc/agent.py").exists
 
 
-def test_another_user_can_neither_read_nor_stop_a_run(lab, hosts):
+def test_another_user_can_neither_read_nor_stop_a_run(lab, hosts, tmp_path):
     host = hosts["node1"]
     host.run_test("id eve >/dev/null 2>&1 || useradd -m eve")
-    started = lab.playbook("../molecule/members/run", what="started")
+    (tmp_path / "job.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(300)\n", encoding="utf-8")
+    job = {"launch_launcher": "python", "launch_packages": [], "torchfleet_python": "/usr/bin/python3"}
+    secret = {"TOKEN": "s3cret-value"}
+    job |= {"launch_script": str(tmp_path / "job.py"), "launch_secret_env": secret, "launch_run_id": "guarded"}
+    started = lab.playbook("launch", "-vvv", cwd=tmp_path, launch_detach=True, **job)
     assert started.code == 0, started.output
-    assert "s3cret" not in started.output
+    assert not any(
+        "s3cret" in path.read_text(encoding="utf-8") for path in tmp_path.glob("runs/**/*") if path.is_file()
+    )
     try:
         pid = host.check_output("systemctl show -p MainPID --value torchfleet-guarded")
+        assert pid != "0"
         for attempt in (
             "cat /var/lib/torchfleet/runs/guarded/plan.json",
             "ls /var/lib/torchfleet/runs/guarded/logs",
@@ -115,7 +122,8 @@ def test_another_user_can_neither_read_nor_stop_a_run(lab, hosts):
             done = host.run(f"su eve -c '{attempt}' 2>&1; echo code $?")
             assert not done.stdout.strip().endswith("code 0"), attempt
         assert "s3cret" not in host.check_output("su eve -c 'ps auxwwe'")
+        assert "s3cret" not in host.check_output("ps auxww")
         assert host.check_output("systemctl is-active torchfleet-guarded") == "active"
     finally:
-        assert lab.playbook("../molecule/members/run", what="stopped").code == 0
-    assert not host.check_output("pgrep -x sleep || true")
+        assert lab.playbook("stop", run_id="guarded").code == 0
+    assert not host.check_output("pgrep -f '[j]ob.py' || true")

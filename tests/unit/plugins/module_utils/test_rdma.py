@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._fabric import build_interfaces
+from ansible_collections.torchfleet.cluster.plugins.module_utils._gather_nccl import read_rdma
 from ansible_collections.torchfleet.cluster.plugins.module_utils._rdma import (
     RdmaDevice,
     attach,
@@ -26,7 +27,6 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._rdma import (
     rate_gbps,
     supplement,
 )
-from ansible_collections.torchfleet.cluster.plugins.modules.nccl_facts import read_rdma
 
 SHARED = Path(__file__).resolve().parents[4].parent / "shared" / "fixtures" / "ib"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared samples of real output are not here")

@@ -122,6 +122,7 @@ removed:
   sample: [demo-node1, demo-mgmt]
 """
 
+import ipaddress
 import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -215,11 +216,17 @@ def shape_script(node: LabNode) -> str:
     return "\n".join(lines)
 
 
+def hardware_address(address: str) -> str:
+    """The same at every start, as a machine's is, so that nobody waits for its neighbours to forget the old one."""
+    return "02:00:" + ":".join(f"{byte:02x}" for byte in ipaddress.IPv4Address(address).packed)
+
+
 def create(podman: Podman, lab: Lab, node: LabNode, image: str, mounts: Tuple[str, ...]) -> None:
     args = ["run", "--detach", "--name", node.container, "--hostname", "debian", "--label", f"{LABEL}={lab.prefix}"]
     args += ["--privileged", "--systemd=always", "--shm-size=1g", "--no-hosts"]
     for link in node.links:
-        args += ["--network", f"{link.network}:ip={link.address},interface_name={link.interface}"]
+        mac = hardware_address(link.address)
+        args += ["--network", f"{link.network}:ip={link.address},mac={mac},interface_name={link.interface}"]
     for mount in ("/etc/ssl/certs", *mounts):
         args += ["--volume", f"{mount}:{mount}:ro"]
     podman.call(*args, image, "/usr/local/sbin/lab-init")

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,13 @@ class Done:
         """Changed tasks by node."""
         found = re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", self.output, re.MULTILINE)
         return {name: int(count) for name, count in found if name != "localhost"}
+
+
+def is_up(host: Any) -> bool:
+    try:
+        return host.run("systemctl is-system-running").stdout.strip() in ("running", "degraded")
+    except RuntimeError:  # ssh finds no one there yet
+        return False
 
 
 class Lab:
@@ -98,6 +106,17 @@ class Lab:
         """Start a playbook in a process group of its own, as a shell does; its output goes to a file."""
         with output.open("w", encoding="utf-8") as stream:
             return subprocess.Popen(**self._call(name, options, cwd, variables), stdout=stream, start_new_session=True)
+
+    def start_node(self, name: str) -> None:
+        """Bring a stopped node back, until it has booted and answers by ssh."""
+        self.podman("start", f"{self.prefix}-{name}")
+        self.wait_up(name)
+
+    def wait_up(self, name: str, seconds: float = 120) -> None:
+        host, deadline = self.host(name), time.monotonic() + seconds
+        while not is_up(host):
+            assert time.monotonic() < deadline, f"{name} did not come back in {seconds:.0f} s"
+            time.sleep(0.5)
 
     def podman(self, *args: str) -> str:
         """The engine of this lab, for what happens to a node from outside: a reboot, a power cut."""

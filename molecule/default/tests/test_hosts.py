@@ -63,24 +63,14 @@ def test_bad_input_changes_nothing_and_names_the_culprit(lab, hosts, tmp_path, l
     assert hosts["node2"].check_output("hostname") == "node2"
 
 
-def is_up(host):
-    try:
-        return host.run("systemctl is-system-running").stdout.strip() in ("running", "degraded")
-    except RuntimeError:  # ssh finds no one there yet
-        return False
-
-
 def reaches(host, other):
     return "in" in host.run(f"ssh -n -o BatchMode=yes -o ConnectTimeout=3 {other} echo in || true").stdout
 
 
 def test_the_name_outlives_a_reboot(lab, hosts):
     lab.podman("restart", "--time", "2", f"{lab.prefix}-node3")
-    deadline = time.monotonic() + 240
-    while not is_up(hosts["node3"]):
-        assert time.monotonic() < deadline, "node3 did not come back"
-        time.sleep(0.5)
-    # The engine may take a while to forget the container's former interfaces, which bear the same addresses.
+    lab.wait_up("node3")
+    deadline = time.monotonic() + 120
     while not all(
         reaches(hosts[one], other) for one, other in (("node1", "node3"), ("node3", "node1"), ("node2", "node3"))
     ):

@@ -78,12 +78,7 @@ def test_a_power_cut_while_files_are_written(lab, hosts, tmp_path):
         time.sleep(random.uniform(4, 14))
         lab.podman("kill", container)
         running.wait(timeout=240)
-        lab.podman("start", container)
-        for _try in range(120):
-            state = lab.podman("exec", container, "sh", "-c", "systemctl is-system-running || true").strip()
-            if state in ("running", "degraded"):
-                break
-            time.sleep(0.5)
+        lab.start_node("node4")
         for path in paths:
             assert lab.podman("exec", container, "cat", path).strip() in (wanted[path].strip(), without[path].strip())
 
@@ -120,12 +115,7 @@ def test_a_node_that_is_down_from_the_start_changes_nothing_elsewhere(lab, hosts
         assert "node3" in words(done)
         assert hosts["node1"].file("/root/.ssh/authorized_keys").content_string == before
     finally:
-        lab.podman("start", f"{lab.prefix}-node3")
-        for _try in range(120):
-            state = lab.podman("exec", f"{lab.prefix}-node3", "sh", "-c", "systemctl is-system-running || true").strip()
-            if state in ("running", "degraded"):
-                break
-            time.sleep(0.5)
+        lab.start_node("node3")
 
 
 def test_sudo_with_a_password(lab, hosts):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 ROLES = ("-t", "hosts,ssh_trust,nccl_env")
@@ -28,20 +26,6 @@ def logs_in(host, other):
 
 def words(done):
     return " ".join(done.output.split())
-
-
-def is_up(host):
-    try:
-        return host.run("systemctl is-system-running").stdout.strip() in ("running", "degraded")
-    except RuntimeError:  # ssh finds no one there yet
-        return False
-
-
-def wait_up(host):
-    deadline = time.monotonic() + 90
-    while not is_up(host):
-        assert time.monotonic() < deadline, "the node did not come back"
-        time.sleep(0.5)
 
 
 @pytest.fixture(scope="module")
@@ -97,8 +81,7 @@ def test_retire_works_on_a_dead_node_that_is_gone_from_the_inventory(lab, hosts,
         assert still_there.code == 0, still_there.output
         assert {still_there.changed()[name] for name in THREE} == {0}
     finally:
-        lab.podman("start", container)
-        wait_up(hosts["node4"])
+        lab.start_node("node4")
     # It comes back with its old key, which no longer opens anything, until it is taken in again.
     assert hosts["node4"].file("/root/.ssh/id_ed25519_torchfleet").exists
     assert not logs_in(hosts["node4"], "node1")

@@ -245,14 +245,7 @@ def test_a_dead_receiver_stops_nobody_and_a_second_call_completes_it(lab, hosts,
         assert re.search(r"Not there: node3: ", text)
         assert len(sums(hosts, ("node1", "node2", "node4"))) == 1
     finally:
-        lab.podman("start", f"{lab.prefix}-node3")
-        wait_for(
-            lambda: (
-                lab.podman("exec", f"{lab.prefix}-node3", "sh", "-c", "systemctl is-system-running || true").strip()
-                in ("running", "degraded")
-            )
-        )
-        wait_for(lambda: hosts["node3"].run("true || true").rc == 0)
+        lab.start_node("node3")
     again = sync(lab, tree)
     assert again.code == 0, again.output
     assert len(sums(hosts)) == 1

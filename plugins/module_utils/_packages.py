@@ -11,7 +11,7 @@ Names only: nothing here knows which versions fit together (see `_compat`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._compat_torch import GccBounds
 from ansible_collections.torchfleet.cluster.plugins.module_utils._versions import (
@@ -271,3 +271,68 @@ def compiler_for(platform: Platform, bounds: Optional[GccBounds]) -> Optional[Co
     root = f"/opt/rh/gcc-toolset-{major}/root/usr/bin"
     names = (f"gcc-toolset-{major}-gcc", f"gcc-toolset-{major}-gcc-c++")
     return Compiler(major, names, f"{root}/gcc", f"{root}/g++")
+
+
+# --- asking and telling the package manager ---------------------------------------------------------------------------
+
+
+def installed_apt(status: str) -> Dict[str, str]:
+    """From `dpkg-query -W -f '${Package}\\t${Version}\\t${db:Status-Abbrev}\\n'`: what is installed, by version."""
+    found = {}
+    for line in status.splitlines():
+        name, _tab, rest = line.partition("\t")
+        version, _tab, state = rest.partition("\t")
+        # The second letter is what the package is; the first, what it is to be (a held one: h).
+        if len(state) > 1 and state[1] == "i":
+            found[name] = version
+    return found
+
+
+def installed_rpm(listing: str) -> Dict[str, str]:
+    """From `rpm -q --qf '%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n'`; what is not installed is told in words."""
+    found = {}
+    for line in listing.splitlines():
+        name, tab, version = line.partition("\t")
+        if tab:
+            found[name] = version[2:] if version.startswith("0:") else version
+    return found
+
+
+def split_name(wanted: str) -> Tuple[str, str]:
+    """Name and version of `name=version`; the version is empty where none is asked for, and may end in `*`."""
+    name, _equals, version = wanted.partition("=")
+    return name, version
+
+
+def version_matches(wanted: str, found: Optional[str]) -> bool:
+    """Whether an installed version is the wanted one: exact, or by a glob's prefix, with or without the epoch."""
+    if found is None:
+        return False
+    if not wanted:
+        return True
+    for version in (found, found.partition(":")[2] or found):
+        if version == wanted or (wanted.endswith("*") and version.startswith(wanted[:-1])):
+            return True
+    return False
+
+
+def missing_packages(wanted: Sequence[str], installed: Mapping[str, str]) -> Tuple[str, ...]:
+    """Those of `name` and `name=version` that are not met."""
+    return tuple(one for one in wanted if not version_matches(split_name(one)[1], installed.get(split_name(one)[0])))
+
+
+def repository_commands(platform: Platform, needs: Iterable[str]) -> Tuple[Tuple[str, ...], ...]:
+    """What switches on, on the RedHat family, the repositories that packages need: `epel`, `crb`."""
+    if platform.manager != "dnf":
+        return ()
+    commands: List[Tuple[str, ...]] = []
+    for need in dict.fromkeys(needs):
+        if need == "epel":
+            commands.append(("dnf", "-y", "install", epel_release(platform)))
+        elif need == "crb":
+            name = "powertools" if platform.key == "rhel8" else "crb"
+            commands += [
+                ("dnf", "-y", "install", "dnf-plugins-core"),
+                ("dnf", "config-manager", "--set-enabled", name),
+            ]
+    return tuple(commands)

@@ -83,6 +83,8 @@ ansible_facts:
           - {path: /root/.bashrc, number: 12, text: "export LD_LIBRARY_PATH=/usr/local/cuda/lib64"}
         accelerate_configs:
           - {path: /root/.cache/huggingface/accelerate/default_config.yaml, lines: ["num_machines: 2"]}
+        firewall: nftables
+        addresses: [192.0.2.11, 198.51.100.11]
         node: {name: gpu1, driver: 580.65.06, gpus: [], python: 3.11.2, glibc: "2.36"}
     torchfleet_gpu:
       description: As M(torchfleet.cluster.gpu_facts) returns it.
@@ -94,11 +96,20 @@ ansible_facts:
 import glob
 import os
 import pwd
+import re
 from typing import Any, Dict, List, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.torchfleet.cluster.plugins.module_utils import _gather_gpu, _nvidia_smi, _software, _system
+from ansible_collections.torchfleet.cluster.plugins.module_utils import (
+    _fabric,
+    _gather_gpu,
+    _gather_nccl,
+    _member_firewall,
+    _nvidia_smi,
+    _software,
+    _system,
+)
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import to_dict
 
 NVIDIA_SMI_SECONDS = 30
@@ -177,6 +188,22 @@ def find_accelerate(home: str) -> List[Dict[str, Any]]:
     return [{"path": path, "lines": _system.accelerate_lines(read(path))} for path in sorted(set(paths))]
 
 
+def find_firewall(module: AnsibleModule) -> str:
+    if ask(module, "systemctl", "is-active", "firewalld") == "active":
+        return "firewalld"
+    if re.search(r"^ENABLED=[\"']?yes", read("/etc/ufw/ufw.conf"), re.MULTILINE):
+        return "ufw"
+    nft = module.get_bin_path("nft", opt_dirs=["/usr/sbin", "/sbin"])
+    return "nftables" if nft and _member_firewall.closing_chains(ask(module, nft, "list", "ruleset")) else ""
+
+
+def find_addresses(module: AnsibleModule) -> List[str]:
+    """Addresses by which other machines may reach the node: not those of bridges for its own containers."""
+    links = _fabric.build_interfaces(_gather_nccl.gather_links(module), _gather_nccl.read_net())
+    own = [one for one in links if one.hardware or one.peer_elsewhere or one.kind in ("macvlan", "ipvlan", "wireguard")]
+    return sorted(_member_firewall.addresses(address.address for one in own for address in one.addresses))
+
+
 def glibc() -> str:
     try:
         return (os.confstr("CS_GNU_LIBC_VERSION") or "").replace("glibc ", "")
@@ -215,6 +242,8 @@ def main() -> None:
         "secure_boot": _software.secure_boot(read_bytes(SECURE_BOOT)),
         "shell_lines": find_shell_lines(home),
         "accelerate_configs": find_accelerate(home),
+        "firewall": find_firewall(module),
+        "addresses": find_addresses(module),
         "node": {
             "name": params["name"],
             "driver": gpu.get("driver_version"),

@@ -17,8 +17,16 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _OP = re.compile(r"^(\w+) +\.* *\[(YES|NO)\] \.+ \[(OKAY|NO)\]\s*$")
 _FIELD = re.compile(r"^([a-z][\w ()/.]*?) ?\.{2,} *(.*)$")
 # Ops of which no GPU has a part. Any other needs nvcc to be built.
-_CPU_OPS = ("async_io", "cpu_adam", "cpu_adagrad", "cpu_lion", "deepspeed_not_implemented", "deepspeed_shm_comm")
-_CPU_OPS += ("deepspeed_ccl_comm", "cpu_muon")
+_CPU_OPS = (
+    "async_io",
+    "cpu_adam",
+    "cpu_adagrad",
+    "cpu_lion",
+    "cpu_muon",
+    "deepspeed_not_implemented",
+    "deepspeed_shm_comm",
+    "deepspeed_ccl_comm",
+)
 
 
 @dataclass(frozen=True)

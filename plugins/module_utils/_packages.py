@@ -263,10 +263,14 @@ def compiler_for(platform: Platform, bounds: Optional[GccBounds]) -> Optional[Co
     fit = [major for major in platform.gccs if bounds is None or bounds.allows(major)]
     if not fit:
         return None
-    major = own if own in fit else max(fit)
+    return _compiler(platform, own if own in fit else max(fit))
+
+
+def _compiler(platform: Platform, major: int) -> Compiler:
+    """Packages and paths of a major; the system's own is found under its own name, and no other takes its place."""
     if platform.manager == "apt":
         return Compiler(major, (f"gcc-{major}", f"g++-{major}"), f"/usr/bin/gcc-{major}", f"/usr/bin/g++-{major}")
-    if major == own:
+    if major == platform.gccs[0]:
         return Compiler(major, ("gcc", "gcc-c++"), "/usr/bin/gcc", "/usr/bin/g++")
     root = f"/opt/rh/gcc-toolset-{major}/root/usr/bin"
     names = (f"gcc-toolset-{major}-gcc", f"gcc-toolset-{major}-gcc-c++")
@@ -336,3 +340,28 @@ def repository_commands(platform: Platform, needs: Iterable[str]) -> Tuple[Tuple
                 ("dnf", "config-manager", "--set-enabled", name),
             ]
     return tuple(commands)
+
+
+def choose_compiler(
+    platform: Platform, wanted: Any, bounds: Optional[GccBounds], strict: bool = False
+) -> Tuple[Optional[Compiler], str]:
+    """The compiler to install and why; or none, and why not.
+
+    `wanted` is a GCC major or None. One that the platform does not have is replaced by one that suits, unless `strict`.
+    """
+    parsed = parse_version(wanted)
+    limits = f"{bounds}" if bounds else "any"
+    there = ", ".join(str(major) for major in sorted(platform.gccs))
+    if parsed is not None:
+        major = parsed.release[0]
+        if bounds is not None and not bounds.allows(major):
+            return None, f"GCC {major} does not suit: wanted {limits} ({'; '.join(map(str, bounds.reasons))})"
+        if major in platform.gccs:
+            return _compiler(platform, major), f"GCC {major}, as asked for"
+        if strict:
+            return None, f"{platform.key} has no GCC {major}: it has {there}"
+    found = compiler_for(platform, bounds)
+    if found is None:
+        return None, f"{platform.key} has GCC {there}, and {limits} is wanted: take another torchfleet_stack.cuda"
+    instead = f", as {platform.key} has no GCC {parsed.release[0]}" if parsed is not None else ""
+    return found, f"GCC {found.major}, which suits ({limits}){instead}"

@@ -109,4 +109,19 @@ def report(nodes: Sequence[Mapping[str, Any]]) -> Tuple[str, ...]:
         software = node.get("torchfleet_software") or {}
         name = str((software.get("node") or {}).get("name") or "unnamed")
         lines.setdefault(describe_node(software, node.get("torchfleet_gpu") or {}), []).append(name)
-    return tuple(f"{', '.join(names)}: {text}" for text, names in lines.items())
+    return (*(f"{', '.join(names)}: {text}" for text, names in lines.items()), *shell_problems(nodes))
+
+
+def shell_problems(nodes: Sequence[Mapping[str, Any]]) -> Tuple[str, ...]:
+    """The lines of shells' start files that make torch load another toolkit's libraries, a sentence for each."""
+    found: Dict[str, List[str]] = {}
+    for node in nodes:
+        software = node.get("torchfleet_software") or {}
+        name = str((software.get("node") or {}).get("name") or "unnamed")
+        for line in software.get("shell_lines") or ():
+            found.setdefault(f"{line['path']}:{line['number']} ({line['text']})", []).append(name)
+    return tuple(
+        f"{', '.join(names)}: {where} makes torch load that folder's libraries in place of its own in every shell: "
+        "take the line out"
+        for where, names in found.items()
+    )

@@ -103,3 +103,13 @@ def test_nodes_that_are_alike_share_a_line():
         "c: Debian 12, Python 3.11.2, no GCC, no CUDA toolkit, 1 GPU(s) without a working driver (there is no nvidia-smi)",
         "d: Debian 12, Python 3.11.2, no GCC, no CUDA toolkit, no GPU",
     )
+
+
+def test_lines_of_start_files_are_reported_once_for_all_nodes():
+    line = {"path": "/root/.bashrc", "number": 3, "text": "export LD_LIBRARY_PATH=/usr/local/cuda/lib64"}
+    nodes = [facts("a"), facts("b")]
+    for node in nodes:
+        node["torchfleet_software"]["shell_lines"] = [line]
+    told = report(nodes)
+    assert len(told) == 2
+    assert told[1].startswith("a, b: /root/.bashrc:3 (export LD_LIBRARY_PATH=/usr/local/cuda/lib64) makes torch load")

@@ -89,7 +89,7 @@ def package(host, name: str, version: str) -> None:
     control = f"Package: {name}\\nVersion: {version}\\nArchitecture: all\\nMaintainer: nobody <nobody@example.org>\\nDescription: a stand-in\\n"
     host.run_test(
         f"mkdir -p /srv/stand-ins/{name}-{version}/DEBIAN && cd /srv/stand-ins && "
-        f"printf '{control}' > {name}-{version}/DEBIAN/control && dpkg-deb -q --build {name}-{version} . && rm -r {name}-{version}"
+        f"printf '{control}' > {name}-{version}/DEBIAN/control && dpkg-deb --build {name}-{version} . >/dev/null && rm -r {name}-{version}"
     )
 
 

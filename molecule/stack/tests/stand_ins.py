@@ -87,7 +87,7 @@ def write(path: Path, text: str) -> dict[str, str]:
 def package(host, name: str, version: str) -> None:
     """A package of that name in the node's own small repository, by the node's own dpkg."""
     control = f"Package: {name}\\nVersion: {version}\\nArchitecture: all\\nMaintainer: nobody <nobody@example.org>\\nDescription: a stand-in\\n"
-    host.run_test(
+    host.check_output(
         f"mkdir -p /srv/stand-ins/{name}-{version}/DEBIAN && cd /srv/stand-ins && "
         f"printf '{control}' > {name}-{version}/DEBIAN/control && dpkg-deb --build {name}-{version} . >/dev/null && rm -r {name}-{version}"
     )
@@ -95,7 +95,7 @@ def package(host, name: str, version: str) -> None:
 
 def repository(host) -> None:
     """The node's apt takes its small repository."""
-    host.run_test(
+    host.check_output(
         "cd /srv/stand-ins && : > Packages && for file in *.deb; do dpkg-deb -f $file; "
         'echo "Filename: ./$file"; echo "Size: $(stat -c %s $file)"; echo "SHA256: $(sha256sum $file | cut -d" " -f1)"; echo; '
         "done >> Packages && echo 'deb [trusted=yes] file:/srv/stand-ins ./' > /etc/apt/sources.list.d/stand-ins.list"

@@ -66,7 +66,7 @@ def test_a_bare_node_passes_in_check_mode(lab, options):
 def test_an_installation_that_was_cut_off_is_begun_anew(lab, hosts, options):
     hosts["node2"].run_test("touch /tmp/pull-the-plug")
     assert conda(lab, **options)[0].code != 0
-    hosts["node2"].run_test(f"rm /tmp/pull-the-plug; test -e {PREFIX}.installing")
+    hosts["node2"].check_output(f"rm /tmp/pull-the-plug; test -e {PREFIX}.installing")
     done, _words = conda(lab, **options)
     assert done.code == 0, done.output
     assert set(conda(lab, **options)[0].changed().values()) == {0}

@@ -89,4 +89,4 @@ def test_the_real_nvcc_from_wheels(lab, hosts):
     )
     assert compiler.code == 0, compiler.output
     host.run_test(f"cat > /tmp/add.cu <<'E'\n{KERNEL}E")
-    host.run_test("/usr/local/cuda/bin/nvcc -ccbin /usr/bin/g++-12 -arch=sm_80 -o /tmp/add /tmp/add.cu && /tmp/add")
+    host.check_output("/usr/local/cuda/bin/nvcc -ccbin /usr/bin/g++-12 -arch=sm_80 -o /tmp/add /tmp/add.cu && /tmp/add")

@@ -55,6 +55,10 @@ _value:
       description: What there is.
       type: str
       sample: "DeepSpeed 0.19.8 with torch 2.13.0+cpu, ops built: cpu_adam, 7 of 19 can be built on demand"
+    unbuilt:
+      description: Ops that were to be built already and are not, of those that there are.
+      type: list
+      elements: str
     deepspeed:
       description: The release.
       type: str
@@ -77,7 +81,8 @@ def ds_report(
 ) -> Dict[str, Any]:
     """The verdict and what it is about, as plain mappings."""
     verdict, found = judge(text, stderr, version, ops, has_gpu), asdict(parse(text))
-    return {**found, "problems": list(verdict.problems), "summary": verdict.summary}
+    unbuilt = [name for name in ops if name in found["ops"] and not found["ops"][name]["installed"]]
+    return {**found, "unbuilt": unbuilt, "problems": list(verdict.problems), "summary": verdict.summary}
 
 
 class FilterModule:

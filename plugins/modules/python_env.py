@@ -50,6 +50,11 @@ options:
     type: list
     elements: str
     default: []
+  rebuild:
+    description: Requirements among O(packages) to build and install again, as they were built without something.
+    type: list
+    elements: str
+    default: []
   build_isolation:
     description: Whether what is built from source brings its own build tools. V(false) takes those of the environment.
     type: bool
@@ -173,9 +178,12 @@ def make(module: AnsibleModule, path: str) -> None:
         )
 
 
-def install(module: AnsibleModule, python: str, packages: list[str]) -> None:
+def install(module: AnsibleModule, python: str, packages: list[str], again: bool = False) -> None:
     params = module.params
     command = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--quiet"]
+    if again:
+        # pip keeps what it has built, and would bring it again.
+        command += ["--force-reinstall", "--no-deps", "--no-cache-dir"]
     if not params["build_isolation"]:
         command.append("--no-build-isolation")
     if params["no_index"]:
@@ -216,6 +224,7 @@ def main() -> None:
             "find_links": {"type": "list", "elements": "str", "default": []},
             "no_index": {"type": "bool", "default": False},
             "build_packages": {"type": "list", "elements": "str", "default": []},
+            "rebuild": {"type": "list", "elements": "str", "default": []},
             "build_isolation": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
@@ -233,7 +242,7 @@ def main() -> None:
     python = os.path.join(path, "bin", "python")
     now = state(module, python)
     before, missing = now or ({}, list(module.params["packages"]))
-    changed = now is None or bool(missing)
+    changed = now is None or bool(missing or module.params["rebuild"])
     after = before
     if changed and not module.check_mode:
         if now is None:
@@ -241,6 +250,8 @@ def main() -> None:
         for packages in (module.params["build_packages"], module.params["packages"]):
             if missing and packages:
                 install(module, python, packages)
+        if module.params["rebuild"]:
+            install(module, python, module.params["rebuild"], again=True)
         then = state(module, python)
         if then is None or then[1]:
             module.fail_json(

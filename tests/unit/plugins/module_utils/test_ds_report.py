@@ -114,3 +114,7 @@ def test_the_filter_hands_on_report_and_verdict():
     found = ds_report(report(ADAM))
     assert found["ops"]["cpu_adam"] == {"installed": True, "compatible": True}
     assert found["problems"] == []
+
+
+def test_ops_that_can_be_built_now_are_told_from_those_that_do_not_exist():
+    assert ds_report(report(op("cpu_adam", False, True)), ops=["cpu_adam", "nonsense"])["unbuilt"] == ["cpu_adam"]

@@ -11,7 +11,7 @@ Names only: nothing here knows which versions fit together (see `_compat`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._compat_torch import GccBounds
 from ansible_collections.torchfleet.cluster.plugins.module_utils._versions import (
@@ -263,11 +263,105 @@ def compiler_for(platform: Platform, bounds: Optional[GccBounds]) -> Optional[Co
     fit = [major for major in platform.gccs if bounds is None or bounds.allows(major)]
     if not fit:
         return None
-    major = own if own in fit else max(fit)
+    return _compiler(platform, own if own in fit else max(fit))
+
+
+def _compiler(platform: Platform, major: int) -> Compiler:
+    """Packages and paths of a major; the system's own is found under its own name, and no other takes its place."""
     if platform.manager == "apt":
         return Compiler(major, (f"gcc-{major}", f"g++-{major}"), f"/usr/bin/gcc-{major}", f"/usr/bin/g++-{major}")
-    if major == own:
+    if major == platform.gccs[0]:
         return Compiler(major, ("gcc", "gcc-c++"), "/usr/bin/gcc", "/usr/bin/g++")
     root = f"/opt/rh/gcc-toolset-{major}/root/usr/bin"
     names = (f"gcc-toolset-{major}-gcc", f"gcc-toolset-{major}-gcc-c++")
     return Compiler(major, names, f"{root}/gcc", f"{root}/g++")
+
+
+# --- asking and telling the package manager ---------------------------------------------------------------------------
+
+
+def installed_apt(status: str) -> Dict[str, str]:
+    """From `dpkg-query -W -f '${Package}\\t${Version}\\t${db:Status-Abbrev}\\n'`: what is installed, by version."""
+    found = {}
+    for line in status.splitlines():
+        name, _tab, rest = line.partition("\t")
+        version, _tab, state = rest.partition("\t")
+        # The second letter is what the package is; the first, what it is to be (a held one: h).
+        if len(state) > 1 and state[1] == "i":
+            found[name] = version
+    return found
+
+
+def installed_rpm(listing: str) -> Dict[str, str]:
+    """From `rpm -q --qf '%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n'`; what is not installed is told in words."""
+    found = {}
+    for line in listing.splitlines():
+        name, tab, version = line.partition("\t")
+        if tab:
+            found[name] = version[2:] if version.startswith("0:") else version
+    return found
+
+
+def split_name(wanted: str) -> Tuple[str, str]:
+    """Name and version of `name=version`; the version is empty where none is asked for, and may end in `*`."""
+    name, _equals, version = wanted.partition("=")
+    return name, version
+
+
+def version_matches(wanted: str, found: Optional[str]) -> bool:
+    """Whether an installed version is the wanted one: exact, or by a glob's prefix, with or without the epoch."""
+    if found is None:
+        return False
+    if not wanted:
+        return True
+    for version in (found, found.partition(":")[2] or found):
+        if version == wanted or (wanted.endswith("*") and version.startswith(wanted[:-1])):
+            return True
+    return False
+
+
+def missing_packages(wanted: Sequence[str], installed: Mapping[str, str]) -> Tuple[str, ...]:
+    """Those of `name` and `name=version` that are not met."""
+    return tuple(one for one in wanted if not version_matches(split_name(one)[1], installed.get(split_name(one)[0])))
+
+
+def repository_commands(platform: Platform, needs: Iterable[str]) -> Tuple[Tuple[str, ...], ...]:
+    """What switches on, on the RedHat family, the repositories that packages need: `epel`, `crb`."""
+    if platform.manager != "dnf":
+        return ()
+    commands: List[Tuple[str, ...]] = []
+    for need in dict.fromkeys(needs):
+        if need == "epel":
+            commands.append(("dnf", "-y", "install", epel_release(platform)))
+        elif need == "crb":
+            name = "powertools" if platform.key == "rhel8" else "crb"
+            commands += [
+                ("dnf", "-y", "install", "dnf-plugins-core"),
+                ("dnf", "config-manager", "--set-enabled", name),
+            ]
+    return tuple(commands)
+
+
+def choose_compiler(
+    platform: Platform, wanted: Any, bounds: Optional[GccBounds], strict: bool = False
+) -> Tuple[Optional[Compiler], str]:
+    """The compiler to install and why; or none, and why not.
+
+    `wanted` is a GCC major or None. One that the platform does not have is replaced by one that suits, unless `strict`.
+    """
+    parsed = parse_version(wanted)
+    limits = f"{bounds}" if bounds else "any"
+    there = ", ".join(str(major) for major in sorted(platform.gccs))
+    if parsed is not None:
+        major = parsed.release[0]
+        if bounds is not None and not bounds.allows(major):
+            return None, f"GCC {major} does not suit: wanted {limits} ({'; '.join(map(str, bounds.reasons))})"
+        if major in platform.gccs:
+            return _compiler(platform, major), f"GCC {major}, as asked for"
+        if strict:
+            return None, f"{platform.key} has no GCC {major}: it has {there}"
+    found = compiler_for(platform, bounds)
+    if found is None:
+        return None, f"{platform.key} has GCC {there}, and {limits} is wanted: take another torchfleet_stack.cuda"
+    instead = f", as {platform.key} has no GCC {parsed.release[0]}" if parsed is not None else ""
+    return found, f"GCC {found.major}, which suits ({limits}){instead}"

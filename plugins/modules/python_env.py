@@ -45,6 +45,20 @@ options:
     description: Use nothing but O(find_links).
     type: bool
     default: false
+  build_packages:
+    description: What O(packages) need to be built, installed before them where they lack something.
+    type: list
+    elements: str
+    default: []
+  rebuild:
+    description: Requirements among O(packages) to build and install again, as they were built without something.
+    type: list
+    elements: str
+    default: []
+  build_isolation:
+    description: Whether what is built from source brings its own build tools. V(false) takes those of the environment.
+    type: bool
+    default: true
 attributes:
   check_mode:
     support: full
@@ -164,9 +178,14 @@ def make(module: AnsibleModule, path: str) -> None:
         )
 
 
-def install(module: AnsibleModule, python: str) -> None:
+def install(module: AnsibleModule, python: str, packages: list[str], again: bool = False) -> None:
     params = module.params
     command = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--quiet"]
+    if again:
+        # pip keeps what it has built, and would bring it again.
+        command += ["--force-reinstall", "--no-deps", "--no-cache-dir"]
+    if not params["build_isolation"]:
+        command.append("--no-build-isolation")
     if params["no_index"]:
         command.append("--no-index")
     elif params["index_url"]:
@@ -178,12 +197,12 @@ def install(module: AnsibleModule, python: str) -> None:
     # A small /tmp is common on servers; pip unpacks gigabytes.
     scratch = os.path.join(params["path"], "tmp")
     os.makedirs(scratch, exist_ok=True)
-    code, out, err = module.run_command([*command, "--", *params["packages"]], environ_update={"TMPDIR": scratch})
+    code, out, err = module.run_command([*command, "--", *packages], environ_update={"TMPDIR": scratch})
     if code:
         lines = [line for line in (out + err).splitlines() if line.strip() and not line.startswith("WARNING")]
         source = f"wheels in {', '.join(params['find_links'])}" if params["no_index"] else "the package index"
         module.fail_json(
-            msg=f"{socket.gethostname()}: {', '.join(params['packages'])} could not be installed from {source}: "
+            msg=f"{socket.gethostname()}: {', '.join(packages)} could not be installed from {source}: "
             + " ".join(lines[-LAST_WORDS:]),
             stderr=err,
         )
@@ -204,6 +223,9 @@ def main() -> None:
             "extra_index_urls": {"type": "list", "elements": "str", "default": []},
             "find_links": {"type": "list", "elements": "str", "default": []},
             "no_index": {"type": "bool", "default": False},
+            "build_packages": {"type": "list", "elements": "str", "default": []},
+            "rebuild": {"type": "list", "elements": "str", "default": []},
+            "build_isolation": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
@@ -220,13 +242,16 @@ def main() -> None:
     python = os.path.join(path, "bin", "python")
     now = state(module, python)
     before, missing = now or ({}, list(module.params["packages"]))
-    changed = now is None or bool(missing)
+    changed = now is None or bool(missing or module.params["rebuild"])
     after = before
     if changed and not module.check_mode:
         if now is None:
             make(module, path)
-        if missing:
-            install(module, python)
+        for packages in (module.params["build_packages"], module.params["packages"]):
+            if missing and packages:
+                install(module, python, packages)
+        if module.params["rebuild"]:
+            install(module, python, module.params["rebuild"], again=True)
         then = state(module, python)
         if then is None or then[1]:
             module.fail_json(

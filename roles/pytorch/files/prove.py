@@ -4,6 +4,9 @@ Reads nothing, writes only to a folder of its own; prints one line of JSON.
 """
 
 import datetime
+import importlib
+import importlib.metadata
+import importlib.util
 import json
 import os
 import sys
@@ -29,7 +32,39 @@ def rank_main(rank, world, store, backend):
     assert bool((value == wanted).all()), f"rank {rank}: the sum is {value[0].item()}, wanted {wanted}"
 
 
+def foreign_libraries():
+    """CUDA's libraries in this process that did not come with torch: whoever loaded them may break it."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8") as stream:
+            paths = {line.split()[-1] for line in stream if "/" in line}
+    except OSError:
+        return []
+    names = ("libcudart", "libcublas", "libcudnn", "libnccl", "libcufft", "libcusparse", "libcusolver")
+    found = [path for path in paths if os.path.basename(path).startswith(names)]
+    own = tuple(os.path.realpath(path) for path in (sys.prefix, os.path.dirname(torch.__file__)))
+    return sorted(path for path in found if not os.path.realpath(path).startswith(own))
+
+
+def companions():
+    """Versions of what belongs to torch; one that does not load is a failure of the proof."""
+    found = {}
+    for name in ("torchvision", "torchaudio"):
+        if not importlib.util.find_spec(name):
+            continue
+        try:
+            found[name] = importlib.import_module(name).__version__
+            if name == "torchvision":
+                # Its operators are compiled for one build of torch: another one does not know them.
+                boxes = torch.tensor([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0]])
+                importlib.import_module("torchvision.ops").nms(boxes, torch.tensor([1.0, 0.5]), 0.5)
+        except Exception as error:
+            version = importlib.metadata.version(name)
+            sys.exit(f"{name} {version} does not load with torch {torch.__version__}, it is of another build: {error}")
+    return found
+
+
 def main():
+    found = companions()
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     backend = "nccl" if gpus else "gloo"
     world = gpus or 2
@@ -59,6 +94,8 @@ def main():
                 "gpus": gpus,
                 "backend": backend,
                 "world_size": world,
+                "foreign": foreign_libraries(),
+                **found,
             }
         )
     )

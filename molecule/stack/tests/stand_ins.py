@@ -1,0 +1,102 @@
+"""Stand-ins for what no registry has: conda's installer, NVIDIA's .run files, driver packages.
+
+They take the same options and leave the same files; what they install does nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+CONDA = r"""#!/bin/sh
+# A stand-in for conda's installer.
+prefix=
+while [ $# -gt 0 ]; do
+    case $1 in
+    -b) silent=yes ;;
+    -p) prefix=$2; shift ;;
+    esac
+    shift
+done
+[ "$silent" = yes ] || { echo "this would ask questions"; exit 1; }
+[ -e "$prefix" ] && { echo "ERROR: File or directory already exists: '$prefix'"; exit 1; }
+mkdir -p "$prefix/bin" "$prefix/conda-meta" "$prefix/pkgs" || exit 1
+[ -e /tmp/pull-the-plug ] && kill -9 $PPID
+head -c 20000000 /dev/zero > "$prefix/pkgs/payload" || exit 1
+echo VERSION > "$prefix/conda-meta/version"
+cat > "$prefix/bin/conda" <<'SCRIPT'
+#!/bin/sh
+verb=$1; shift
+specs= file= prefix=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --prefix) prefix=$2; shift ;;
+    --file) file=$2; shift ;;
+    --channel) shift ;;
+    --*) ;;
+    *) specs="$specs $1" ;;
+    esac
+    shift
+done
+case $verb in
+create)
+    mkdir -p "$prefix/bin" "$prefix/conda-meta"
+    ln -s /usr/bin/python3 "$prefix/bin/python"
+    if [ -n "$file" ]; then grep -v '^@' "$file" > "$prefix/conda-meta/stand-in"
+    else for spec in $specs; do echo "https://conda.example/noarch/$spec-$(date +%N).conda#0"; done > "$prefix/conda-meta/stand-in"; fi ;;
+list)
+    echo "# made $(date)"; echo @EXPLICIT; cat "$prefix/conda-meta/stand-in" ;;
+esac
+SCRIPT
+chmod 755 "$prefix/bin/conda"
+"""
+
+TOOLKIT = r"""#!/bin/sh
+# A stand-in for the .run file of CUDA VERSION.
+for option; do
+    case $option in
+    --silent) silent=yes ;;
+    --toolkit) toolkit=yes ;;
+    --toolkitpath=*) path=${option#*=} ;;
+    esac
+done
+[ "$silent$toolkit" = yesyes ] || { echo "this would ask, or install a driver"; touch /tmp/driver-was-touched; exit 1; }
+mkdir -p "$path/bin" "$path/lib64" || exit 1
+head -c 20000000 /dev/zero > "$path/lib64/libcublas.so" || { echo "No space left on device"; exit 1; }
+printf '#!/bin/sh\necho "Cuda compilation tools, release VERSION, VVERSION.85"\n' > "$path/bin/nvcc"
+chmod 755 "$path/bin/nvcc"
+echo '{"cuda": {"name": "CUDA SDK", "version": "VERSION.3"}}' > "$path/version.json"
+"""
+
+DRIVER = r"""#!/bin/sh
+# A stand-in for NVIDIA's driver installer.
+echo "$@" >> /var/lib/driver-stand-in
+case " $* " in
+*" --silent "*) ;;
+*) exit 1 ;;
+esac
+"""
+
+
+def write(path: Path, text: str) -> dict[str, str]:
+    """The file as an installer variable has it."""
+    path.write_text(text, encoding="utf-8")
+    return {"src": str(path), "sha256": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def package(host, name: str, version: str) -> None:
+    """A package of that name in the node's own small repository, by the node's own dpkg."""
+    control = f"Package: {name}\\nVersion: {version}\\nArchitecture: all\\nMaintainer: nobody <nobody@example.org>\\nDescription: a stand-in\\n"
+    host.check_output(
+        f"mkdir -p /srv/stand-ins/{name}-{version}/DEBIAN && cd /srv/stand-ins && "
+        f"printf '{control}' > {name}-{version}/DEBIAN/control && dpkg-deb --build {name}-{version} . >/dev/null && rm -r {name}-{version}"
+    )
+
+
+def repository(host) -> None:
+    """The node's apt takes its small repository."""
+    host.check_output(
+        "cd /srv/stand-ins && : > Packages && for file in *.deb; do dpkg-deb -f $file; "
+        'echo "Filename: ./$file"; echo "Size: $(stat -c %s $file)"; echo "SHA256: $(sha256sum $file | cut -d" " -f1)"; echo; '
+        "done >> Packages && echo 'deb [trusted=yes] file:/srv/stand-ins ./' > /etc/apt/sources.list.d/stand-ins.list"
+    )

@@ -1,0 +1,92 @@
+"""Role cuda: toolkits side by side, by stand-ins for NVIDIA's .run files and by the real wheels."""
+
+from __future__ import annotations
+
+import pytest
+import stand_ins
+
+KERNEL = "__global__ void add(float *x) { x[threadIdx.x] += 1; }\nint main() { return 0; }\n"
+
+
+@pytest.fixture(scope="module")
+def installers(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cuda")
+    return {
+        version: stand_ins.write(folder / f"cuda_{version}.run", stand_ins.TOOLKIT.replace("VERSION", version))
+        for version in ("12.6", "11.8")
+    }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def bare(hosts):
+    yield
+    for host in hosts.values():
+        host.run_test("rm -rf /usr/local/cuda* /opt/torchfleet/cuda-* /etc/profile.d/torchfleet-cuda.sh")
+
+
+def cuda(lab, *flags, **variables):
+    done = lab.playbook("provision", "-t", "cuda", *flags, cuda_enabled=True, **variables)
+    return done, " ".join(done.output.split())
+
+
+def test_two_toolkits_side_by_side(lab, hosts, installers):
+    options = {"cuda_method": "run", "cuda_installers": installers, "cuda_versions": ["12.6", "11.8"], "cuda_room": 0}
+    assert cuda(lab, "--check", **options)[0].code == 0
+    done, _words = cuda(lab, **options)
+    assert done.code == 0, done.output
+    for host in hosts.values():
+        assert "release 12.6" in host.check_output("bash -lc 'nvcc --version'")
+        assert "release 11.8" in host.check_output("/usr/local/cuda-11.8/bin/nvcc --version")
+        assert host.check_output("bash -lc 'echo \"[$LD_LIBRARY_PATH]\"'") == "[]"
+        assert not host.file("/tmp/driver-was-touched").exists
+    assert set(cuda(lab, **options)[0].changed().values()) == {0}
+    done, _words = cuda(lab, **{**options, "cuda_versions": ["11.8", "12.6"]})
+    assert done.code == 0, done.output
+    assert hosts["node1"].check_output("readlink /usr/local/cuda") == "/usr/local/cuda-11.8"
+
+
+def test_no_room_changes_nothing(lab, hosts, installers):
+    options = {"cuda_method": "run", "cuda_installers": {"12.8": installers["12.6"]}, "cuda_versions": ["12.8"]}
+    done, words = cuda(lab, **options, cuda_room=10**15)
+    assert done.code != 0
+    assert "MiB are free for /usr/local/cuda-12.8" in words
+    assert not hosts["node1"].file("/usr/local/cuda-12.8").exists
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"cuda_versions": ["12.6"], "cuda_method": "wheels"}, "which have an nvcc from CUDA 13 on"),
+        ({"cuda_versions": ["12.6"], "cuda_method": "run"}, "run, which wants cuda_installers for each of them"),
+        ({"cuda_versions": ["12.7"], "cuda_method": "repository"}, "CUDA 12.7 is not a release known here"),
+    ],
+)
+def test_bad_input(lab, variables, words):
+    done, said = cuda(lab, **variables)
+    assert done.code != 0
+    assert words in said
+
+
+def test_a_line_that_breaks_torch_is_reported(lab, hosts):
+    host = hosts["node2"]
+    host.run_test("echo 'export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH' >> /root/.bashrc")
+    try:
+        done = lab.playbook("provision", "-t", "torchfleet_stack")
+        assert "makes torch load that folder's libraries in place of its own" in " ".join(done.output.split())
+    finally:
+        host.run_test("sed -i '/LD_LIBRARY_PATH/d' /root/.bashrc")
+
+
+def test_the_real_nvcc_from_wheels(lab, hosts):
+    options = {"cuda_method": "wheels", "cuda_versions": ["13.0"]}
+    done, _words = cuda(lab, **options)
+    assert done.code == 0, done.output
+    assert set(cuda(lab, **options)[0].changed().values()) == {0}
+    host = hosts["node1"]
+    assert "release 13.0" in host.check_output("/usr/local/cuda/bin/nvcc --version")
+    compiler = lab.playbook(
+        "provision", "-t", "cuda,compiler", cuda_enabled=True, torchfleet_stack={"cuda": "13.0"}, **options
+    )
+    assert compiler.code == 0, compiler.output
+    host.run_test(f"cat > /tmp/add.cu <<'E'\n{KERNEL}E")
+    host.check_output("/usr/local/cuda/bin/nvcc -ccbin /usr/bin/g++-12 -arch=sm_80 -o /tmp/add /tmp/add.cu && /tmp/add")

@@ -1,0 +1,137 @@
+"""Role node_tuning: limits that hold, and firewalls that are open to members and to nobody else."""
+
+from __future__ import annotations
+
+import pytest
+
+NFTABLES = """\
+flush ruleset
+table inet filter {
+  chain input {
+    type filter hook input priority filter; policy drop;
+    iif lo accept
+    ct state established,related accept
+    ip saddr CONTROLLER tcp dport 22 accept
+  }
+}
+"""
+
+
+def controller(lab):
+    return lab.nodes["node1"]["ansible_host"].rpartition(".")[0] + ".1"
+
+
+def tune(lab, **variables):
+    done = lab.playbook("provision", "-t", "node_tuning", **variables)
+    assert done.code == 0, done.output
+    return done
+
+
+@pytest.fixture
+def nftables(lab, hosts):
+    host = hosts["node1"]
+    host.run_test("apt-get -qq update && apt-get -qq install -y --no-install-recommends nftables netcat-openbsd")
+    host.run_test(f"cat > /etc/nftables.conf <<'E'\n{NFTABLES.replace('CONTROLLER', controller(lab))}E")
+    host.run_test("rm -rf /etc/systemd/system/nftables.service.d; systemctl daemon-reload")
+    host.run_test("systemctl enable nftables && systemctl restart nftables")
+    yield host
+    host.run_test("systemctl stop nftables; nft flush ruleset; rm -rf /etc/systemd/system/nftables.service.d")
+
+
+@pytest.fixture
+def ufw(lab, hosts):
+    host = hosts["node2"]
+    host.run_test("apt-get -qq update && apt-get -qq install -y --no-install-recommends ufw netcat-openbsd")
+    host.run_test(f"ufw allow from {controller(lab)} to any port 22 proto tcp && ufw --force enable")
+    yield host
+    host.run_test("ufw --force disable; ufw --force reset")
+
+
+def test_limits_hold_in_sessions_and_units(lab, hosts):
+    wanted = "4096"
+    tune(lab, node_tuning_nofile=wanted, node_tuning_memlock="1m")
+    for host in hosts.values():
+        host.run_test("useradd -m limited 2>/dev/null; true")
+        for shell in ("runuser -l limited -c", "su - limited -c", "systemd-run -q --wait --pipe sh -c"):
+            assert host.check_output(f"{shell} 'ulimit -Hn; ulimit -Hl'").split() == [wanted, "1024"]
+    assert set(tune(lab, node_tuning_nofile=wanted, node_tuning_memlock="1m").changed().values()) == {0}
+    tune(lab)
+
+
+def test_a_limit_that_is_not_granted_locks_nobody_out(lab, hosts):
+    tune(lab, node_tuning_nofile="4096")
+    done = tune(lab, node_tuning_nofile="99999999")
+    assert "nofile 99999999 is not granted here" in done.output
+    for host in hosts.values():
+        assert int(host.check_output("runuser -l root -c 'ulimit -Hn'")) >= 1024
+    tune(lab)
+
+
+def test_shared_memory_and_ports(lab, hosts):
+    options = {"node_tuning_shm_size": "96m", "node_tuning_ports": "50000-51000"}
+    tune(lab, **options)
+    for host in hosts.values():
+        assert host.check_output("df --output=size -BM /dev/shm | tail -1").strip() == "96M"
+        assert host.check_output("cat /proc/sys/net/ipv4/ip_local_port_range").split() == ["50000", "51000"]
+        assert "size=96m" in host.file("/etc/fstab").content_string
+    assert set(tune(lab, **options).changed().values()) == {0}
+    for host in hosts.values():
+        host.run_test("rm /etc/sysctl.d/90-torchfleet.conf; echo 32768 60999 > /proc/sys/net/ipv4/ip_local_port_range")
+
+
+def knock(host, address, port):
+    return host.run(f"timeout 3 bash -c '</dev/tcp/{address}/{port}' 2>&1").stdout
+
+
+def is_open(host, address, port):
+    """A closed port answers with a reset where the firewall lets one through; a dropped packet never does."""
+    return "refused" in knock(host, address, port)
+
+
+def test_nftables_opens_to_members(lab, hosts, nftables):
+    address, peer = lab.nodes["node1"]["torchfleet_address"], hosts["node2"]
+    assert not is_open(peer, address, 29501)
+    assert tune(lab).changed()["node1"] == 1
+    assert is_open(peer, address, 29501)
+    assert tune(lab).changed()["node1"] == 0
+    for action in ("restart", "reload"):
+        nftables.run_test(f"systemctl {action} nftables")
+        assert nftables.check_output("nft list ruleset").count("torchfleet") == 1
+    assert "policy drop" in nftables.check_output("nft list ruleset")
+
+
+def test_nftables_opens_the_wanted_ports_alone(lab, hosts, nftables):
+    address, peer = lab.nodes["node1"]["torchfleet_address"], hosts["node2"]
+    tune(lab, node_tuning_ports="50000-51000")
+    assert is_open(peer, address, 50500)
+    assert is_open(peer, address, 29500)
+    assert not is_open(peer, address, 8080)
+    assert tune(lab, node_tuning_ports="50000-51000").changed()["node1"] == 0
+    nftables.run_test("rm /etc/sysctl.d/90-torchfleet.conf; echo 32768 60999 > /proc/sys/net/ipv4/ip_local_port_range")
+
+
+def test_ufw_opens_to_members(lab, hosts, ufw):
+    address, peer = lab.nodes["node2"]["torchfleet_address"], hosts["node1"]
+    assert not is_open(peer, address, 29501)
+    assert tune(lab).changed()["node2"] == 1
+    assert is_open(peer, address, 29501)
+    assert tune(lab).changed()["node2"] == 0
+    assert "Status: active" in ufw.check_output("ufw status")
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"node_tuning_nofile": "many"}, "node_tuning_nofile is 'many', wanted a number"),
+        ({"node_tuning_ports": "50000"}, "node_tuning_ports is '50000', wanted for example 50000-51000"),
+        (
+            {"node_tuning_shm_size": "half"},
+            "node_tuning_shm_size is 'half', wanted a number such as 64g or 'unlimited'",
+        ),
+    ],
+)
+def test_bad_input_changes_nothing(lab, variables, words):
+    done = lab.playbook("provision", "-t", "node_tuning", **variables)
+    assert done.code != 0
+    assert words in " ".join(done.output.split())
+    assert set(done.changed().values()) == {0}

@@ -1,0 +1,164 @@
+"""Role pytorch: torch and its company, collected once on the controller, for nodes that reach no network at all."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import json
+import shutil
+import threading
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+PYTHON = "/opt/torchfleet/venv/bin/python"
+
+
+class Index(http.server.SimpleHTTPRequestHandler):
+    """A package index that remembers what was asked for."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self):
+        self.asked.append(self.path)
+        super().do_GET()
+
+    def log_message(self, *_args):
+        pass
+
+
+@contextlib.contextmanager
+def served(folder, address):
+    Index.asked.clear()
+    server = http.server.ThreadingHTTPServer((address, 0), functools.partial(Index, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://{address}:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+
+
+@contextlib.contextmanager
+def cut_off(lab, hosts):
+    """The nodes have no way out, and know no index."""
+    gateway = lab.nodes["node1"]["ansible_host"].rpartition(".")[0] + ".1"
+    for host in hosts.values():
+        host.run_test("ip route del default; mv /etc/pip.conf /etc/pip.conf.away; rm -rf /root/.cache/pip")
+    try:
+        yield
+    finally:
+        for host in hosts.values():
+            host.run_test(f"ip route add default via {gateway}; mv /etc/pip.conf.away /etc/pip.conf")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+def provision(lab, *options, **variables):
+    done = lab.playbook("provision", "-t", "pytorch", *options, **variables)
+    return done, " ".join(done.output.split())
+
+
+def test_torch_from_a_wheelhouse_with_the_network_cut(lab, hosts, cache):
+    for host in hosts.values():
+        host.run_test("rm -rf /opt/torchfleet")
+    options = {
+        "torchfleet_stack": {"torch": "2.13.0"},
+        "pytorch_extra_packages": ["numpy==2.3.3"],
+        "pytorch_wheelhouse_build": True,
+        "pytorch_wheelhouse_cache": str(cache),
+    }
+    with cut_off(lab, hosts):
+        done, _words = provision(lab, **options)
+        assert done.code == 0, done.output
+        for host in hosts.values():
+            assert host.check_output(f"{PYTHON} -c 'import torch; print(torch.__version__)'").startswith("2.13.0")
+            host.check_output(f"{PYTHON} -c 'import numpy'")
+        done, _words = provision(lab, **options)
+        assert done.code == 0, done.output
+        assert set(done.changed().values()) == {0}
+
+
+def test_a_torchvision_of_another_build_is_found_out(lab, hosts):
+    """PyPI's torchvision is built for CUDA, the nodes' torch for the CPU: versions that belong together, and do not load."""
+    torch = hosts["node1"].check_output(f"{PYTHON} -c 'import torch; print(torch.__version__)'")
+    if not torch.endswith("+cpu"):
+        pytest.skip(f"the lab's torch is {torch}, the same build as PyPI's torchvision")
+    done, words = provision(lab, pytorch_companions=["torchvision"])
+    assert done.code != 0
+    assert f"torchvision 0.28.0 does not load with torch {torch}, it is of another build" in words
+    for host in hosts.values():
+        host.run_test(f"{PYTHON} -m pip uninstall -q -y torchvision")
+
+
+def test_no_internet_and_no_wheelhouse(lab, hosts):
+    with cut_off(lab, hosts):
+        done, words = provision(lab, pytorch_extra_packages=["six==1.17.0"])
+    assert done.code != 0
+    assert "six==1.17.0 could not be installed from the package index" in words
+
+
+def test_each_file_of_an_index_is_fetched_once(lab, hosts, cache, tmp_path):
+    (wheel,) = cache.rglob("torch-2.13.0*.whl")
+    (tmp_path / "cpu" / "torch").mkdir(parents=True)
+    shutil.copy(wheel, tmp_path / "cpu" / "torch")
+    link = f'<a href="{wheel.name}">{wheel.name}</a>'
+    (tmp_path / "cpu" / "torch" / "index.html").write_text(link, encoding="utf-8")
+    for host in hosts.values():
+        host.run_test("rm -rf /opt/torchfleet/venv")
+    address = lab.nodes["node1"]["ansible_host"].rpartition(".")[0] + ".1"
+    with served(tmp_path, address) as url, cut_off(lab, hosts):
+        done, _words = provision(
+            lab,
+            pytorch_cuda="cpu",
+            pytorch_official_index=url,
+            pytorch_wheelhouse_build=True,
+            pytorch_wheelhouse_cache=str(tmp_path / "wheels"),
+        )
+        assert done.code == 0, done.output
+    assert [path for path in Index.asked if path.endswith(".whl")] in ([f"/cpu/torch/{wheel.name}"], [])
+    for host in hosts.values():
+        proof = host.check_output(f"{PYTHON} -c 'import torch; print(torch.__version__)'")
+        assert proof == "2.13.0+cpu"
+
+
+def test_an_interrupted_installation_is_completed(lab, hosts, cache):
+    hosts["node2"].run_test("rm -rf /opt/torchfleet/venv/lib/python3*/site-packages/torch-*.dist-info")
+    hosts["node1"].run_test("rm -f /opt/torchfleet/venv/bin/python*")
+    done, _words = provision(lab)
+    assert done.code == 0, done.output
+    assert set(done.changed().values()) == {1}
+    assert set(provision(lab)[0].changed().values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("stack", "words"),
+    [
+        ({"torch": "2.13.0", "python": "3.12"}, "/usr/bin/python3 is Python 3.11.2, torchfleet_stack.python is 3.12"),
+        ({"torch": "2.13.0", "cuda": "11.8"}, "torch 2.13.0 is not built for CUDA 11"),
+        ({"torch": "2.13.0", "cuda": "12.7"}, "CUDA 12.7 is not a release known here"),
+        ({"torch": "1.13.1", "python": "3.12"}, "torch 1.13.1 has no wheel for Python 3.12"),
+        ({"torch": "2.13.0", "cuda": "12.6", "gcc": "14"}, "GCC 14 is too new for CUDA 12.6"),
+        ({"torch": "2.13.0", "torchvision": "0.15.2"}, "torchvision 0.15.2 does not belong to torch 2.13.0"),
+        ({"set": "torch-2.13-cu999"}, "names no set torch-2.13-cu999"),
+        ({"torhc": "2.13.0"}, "did you mean torch?"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_installed(lab, stack, words):
+    done, said = provision(lab, torchfleet_stack=stack)
+    assert done.code != 0
+    assert words in said
+    assert set(done.changed().values()) == {0}
+
+
+def test_the_proof_names_what_it_loaded(hosts):
+    proof = (Path(__file__).resolve().parents[3] / "roles/pytorch/files/prove.py").read_text(encoding="utf-8")
+    hosts["node1"].run_test(f"cat > /tmp/prove.py <<'PROOF'\n{proof}\nPROOF")
+    answer = json.loads(hosts["node1"].check_output(f"{PYTHON} -I /tmp/prove.py"))
+    assert answer["foreign"] == []

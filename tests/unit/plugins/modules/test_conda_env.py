@@ -1,0 +1,95 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""An environment by a script that answers as conda does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+
+from ansible_collections.torchfleet.cluster.plugins.modules import conda_env
+
+CONDA = r"""#!/bin/sh
+echo "$@" >> "$0.calls"
+verb=$1; prefix=
+while [ $# -gt 0 ]; do
+    case $1 in --prefix) prefix=$2 ;; --file) file=$2 ;; esac
+    shift
+done
+case $verb in
+create | env)
+    [ -e "$0.fails" ] && { echo "PackagesNotFoundError: nothing provides it" >&2; exit 1; }
+    mkdir -p "$prefix/bin" "$prefix/conda-meta"; : > "$prefix/bin/python"
+    if [ -n "$file" ]; then grep -v '^@' "$file"; else echo "https://c/python-3.12.7.conda#1"; fi > "$prefix/list" ;;
+list) echo "# made $$"; echo "@EXPLICIT"; cat "$prefix/list" ;;
+esac
+"""
+
+
+@pytest.fixture
+def conda(tmp_path):
+    path = tmp_path / "conda"
+    path.write_text(CONDA, encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def call(tmp_path, conda, capsys):
+    def run(check=False, **more):
+        params = {"conda": str(conda), "path": str(tmp_path / "env"), "_ansible_check_mode": check, **more}
+        with patch_module_args(params), pytest.raises(SystemExit):
+            conda_env.main()
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def test_packages_from_named_channels_alone(call, conda):
+    answer = call(packages=["python=3.12"], channels=["https://mirror/conda-forge"])
+    assert answer["changed"]
+    assert conda_env.exact(answer["lock"]) == ["https://c/python-3.12.7.conda#1"]
+    first = conda.with_name("conda.calls").read_text(encoding="utf-8").splitlines()[0]
+    assert "--channel https://mirror/conda-forge --override-channels python=3.12" in first
+
+
+def test_an_environment_that_is_there_is_left_alone(call):
+    call(packages=["python=3.12"])
+    assert not call(packages=["python=3.12"])["changed"]
+
+
+def test_a_list_makes_the_same_on_another_node(call):
+    lock = call(packages=["python=3.12"])["lock"]
+    assert not call(lock=lock)["changed"]
+    assert not call(lock=lock.replace("# made", "# made elsewhere"))["changed"]
+    newer = "@EXPLICIT\nhttps://c/python-3.12.8.conda#2\n"
+    assert call(lock=newer)["changed"]
+    assert not call(lock=newer)["changed"]
+
+
+def test_one_that_was_cut_off_is_begun_anew(call, tmp_path):
+    (tmp_path / "env/conda-meta").mkdir(parents=True)
+    (tmp_path / "env/half").write_text("", encoding="utf-8")
+    assert call(packages=["python=3.12"])["changed"]
+    assert not (tmp_path / "env/half").exists()
+
+
+def test_the_words_of_conda_are_handed_on(call, conda):
+    conda.with_name("conda.fails").write_text("", encoding="utf-8")
+    assert "nothing provides it" in call(packages=["python=9"])["msg"]
+
+
+def test_a_folder_that_is_no_environment_is_not_touched(call, tmp_path):
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env/thesis.tex").write_text("", encoding="utf-8")
+    assert "is no conda environment" in call(packages=["python"])["msg"]
+    assert (tmp_path / "env/thesis.tex").exists()
+
+
+def test_check_mode_makes_nothing(call, tmp_path):
+    assert call(check=True, packages=["python"])["changed"]
+    assert not (tmp_path / "env").exists()

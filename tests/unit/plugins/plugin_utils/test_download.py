@@ -1,0 +1,129 @@
+"""A verified file is had whole or not at all, and fetched once."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import threading
+
+import pytest
+
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._download import (
+    DownloadError,
+    check_sha256,
+    fetch,
+    file_name,
+    local_file,
+)
+
+CONTENT = b"an installer " * 1000
+SUM = hashlib.sha256(CONTENT).hexdigest()
+URL = "https://example.org/a/Installer%201.sh?x=1"
+
+
+class Server:
+    """Serves `content`, from a byte on where `ranges`; breaks off after `breaks` bytes."""
+
+    def __init__(self, content=CONTENT, ranges=True, breaks=None):
+        self.content, self.ranges, self.breaks, self.calls = content, ranges, breaks, []
+
+    def __call__(self, url, start):
+        self.calls.append(start)
+        answer = Answer(self.content[start:] if self.ranges else self.content, self.breaks)
+        answer.status = 206 if start and self.ranges else 200
+        return answer
+
+
+class Answer(io.BytesIO):
+    def __init__(self, content, breaks):
+        super().__init__(content if breaks is None else content[:breaks])
+        self.breaks = breaks
+
+    def read(self, size=-1):
+        chunk = super().read(size)
+        if not chunk and self.breaks is not None:
+            raise ConnectionResetError("reset by peer")
+        return chunk
+
+
+def test_a_file_is_fetched_once(tmp_path):
+    server = Server()
+    path, size = fetch(URL, SUM, tmp_path, server)
+    assert (path.name, path.read_bytes(), size) == ("Installer 1.sh", CONTENT, len(CONTENT))
+    assert fetch(URL, SUM, tmp_path, server) == (path, 0)
+    assert server.calls == [0]
+
+
+def test_nodes_that_want_it_at_once_share_one_fetch(tmp_path):
+    server, sizes = Server(), []
+    threads = [threading.Thread(target=lambda: sizes.append(fetch(URL, SUM, tmp_path, server)[1])) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert server.calls == [0]
+    assert sorted(sizes) == [0] * 7 + [len(CONTENT)]
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_one_that_broke_off_is_continued(tmp_path, ranges):
+    with pytest.raises(DownloadError, match="broke off after 500 bytes"):
+        fetch(URL, SUM, tmp_path, Server(breaks=500))
+    server = Server(ranges=ranges)
+    path, size = fetch(URL, SUM, tmp_path, server)
+    assert path.read_bytes() == CONTENT
+    assert server.calls == [500]
+    assert size == (len(CONTENT) - 500 if ranges else len(CONTENT))
+
+
+@pytest.mark.parametrize("content", [b"<html>404</html>", CONTENT[:-1], CONTENT + b"x", b""])
+def test_the_wrong_file_is_not_kept(tmp_path, content):
+    with pytest.raises(DownloadError, match="not the wanted file"):
+        fetch(URL, SUM, tmp_path, Server(content))
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size]
+    assert fetch(URL, SUM, tmp_path, Server())[1] == len(CONTENT)
+
+
+def test_a_cache_that_was_damaged_is_fetched_again(tmp_path):
+    path, _size = fetch(URL, SUM, tmp_path, Server())
+    path.write_bytes(b"damaged")
+    assert fetch(URL, SUM, tmp_path, Server())[0].read_bytes() == CONTENT
+
+
+def test_a_full_disk_is_named(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("", encoding="utf-8")
+    with pytest.raises(DownloadError, match="torchfleet_cache"):
+        fetch(URL, SUM, blocked, Server())
+
+
+def test_a_server_out_of_reach_is_named(tmp_path):
+    def refuse(url, start):
+        raise OSError("Name or service not known")
+
+    with pytest.raises(DownloadError, match="cannot be reached from this controller"):
+        fetch(URL, SUM, tmp_path, refuse)
+
+
+@pytest.mark.parametrize("value", [None, "", "abc", "g" * 64, 12])
+def test_a_sum_that_is_none(value):
+    with pytest.raises(DownloadError, match="64 hex digits"):
+        check_sha256(value)
+
+
+def test_a_sum_in_its_usual_forms():
+    assert check_sha256("sha256:" + SUM) == check_sha256(f" {SUM.upper()} ") == SUM
+
+
+def test_files_of_the_controller(tmp_path):
+    path = tmp_path / "a.run"
+    path.write_bytes(CONTENT)
+    assert local_file(str(path), SUM) == path
+    with pytest.raises(DownloadError, match="is not the wanted file"):
+        local_file(str(path), "0" * 64)
+    with pytest.raises(DownloadError, match="is not on this controller"):
+        local_file(str(tmp_path / "none"), SUM)
+
+
+def test_names():
+    assert file_name("https://example.org/") == "download"

@@ -3,7 +3,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 BIN := $(CURDIR)/.venv/bin
 # Scenarios of test-full alone.
-FULL := check
+FULL := check bench
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/playbooks/collections:$(HOME)/.ansible/collections
 export PATH := $(BIN):$(PATH)

@@ -322,6 +322,7 @@ class Node:
             "rdma_ports": self.rdma,
             "ssh_pairs": self.logins,
             "ranks_alive": self.processes,
+            "gpu_count": lambda _parameters: {"gpus": len(glob.glob("/dev/nvidia[0-9]*"))},
         }
 
 

@@ -56,7 +56,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def _usable(reading: Mapping[str, Any]) -> List[str]:
-    return [name for name in reading["interfaces"] if name != "lo"]
+    return sorted(name for name in reading["interfaces"] if name != "lo")
 
 
 def _interface_exists(parameters: Mapping[str, Any], reading: Mapping[str, Any]) -> Answer:
@@ -215,6 +215,11 @@ def _alive(_parameters: Mapping[str, Any], reading: Mapping[str, Any]) -> Answer
     return None, f"{count} processes of the run are alive" if count else "no process of the run is alive"
 
 
+def _gpus(_parameters: Mapping[str, Any], reading: Mapping[str, Any]) -> Answer:
+    count = reading["gpus"]
+    return (None, f"{count} GPUs are there") if count else (True, "there is no GPU (/dev/nvidia0)")
+
+
 _JUDGES: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Answer]] = {
     "interfaces": _interfaces,
     "interface_exists": _interface_exists,
@@ -242,6 +247,7 @@ _JUDGES: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Answer]] 
     "rdma_ports": _rdma,
     "ssh_pairs": _ssh,
     "ranks_alive": _alive,
+    "gpu_count": _gpus,
 }
 IDS = tuple(_JUDGES)
 

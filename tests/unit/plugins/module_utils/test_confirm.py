@@ -47,7 +47,7 @@ def test_values_leave_out_what_the_log_did_not_name(text, found):
 @pytest.mark.parametrize(
     "probe, parameters, reading, holds, words",
     [
-        ("interfaces", {}, {"interfaces": INTERFACES}, False, "eth0 and docker0 have addresses"),
+        ("interfaces", {}, {"interfaces": INTERFACES}, False, "docker0 and eth0 have addresses"),
         ("interfaces", {}, {"interfaces": {"lo": ["::1"]}}, True, "no interface but loopback"),
         ("interface_exists", {"interface": "eth7"}, {"interfaces": INTERFACES}, True, "there is no interface eth7"),
         ("interface_exists", {"interface": "eth0"}, {"interfaces": INTERFACES}, False, "eth0 is there"),
@@ -100,6 +100,8 @@ def test_values_leave_out_what_the_log_did_not_name(text, found):
         ("rdma_ports", {}, {"ports": {}}, None, "no RDMA device"),
         ("ssh_pairs", {}, {"logins": {"n2": "", "n3": "Permission denied (publickey)."}}, True, "no login to n3"),
         ("ssh_pairs", {}, {"logins": {"n2": ""}}, False, "logs in to n2"),
+        ("gpu_count", {}, {"gpus": 0}, True, "there is no GPU"),
+        ("gpu_count", {}, {"gpus": 4}, None, "4 GPUs are there"),
         ("ranks_alive", {}, {"processes": 0}, None, "no process of the run is alive"),
     ],
 )  # fmt: skip

@@ -110,8 +110,8 @@ def judge(rates: Mapping[Pair, float], nics: Mapping[str, Nic]) -> List[Finding]
 # ---- whom it concerns
 
 
-def _crosses(pair: Pair, one: FrozenSet[str], other: FrozenSet[str]) -> bool:
-    return pair[0] in one and pair[1] in other
+def _crosses(pair: Pair, sources: FrozenSet[str], targets: FrozenSet[str]) -> bool:
+    return pair[0] in sources and pair[1] in targets
 
 
 def _names(rates: Mapping[Pair, float]) -> List[str]:

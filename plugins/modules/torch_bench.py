@@ -105,9 +105,9 @@ import json
 import os
 import pwd
 import signal
-import subprocess
 import tempfile
 import time
+from subprocess import STDOUT, Popen
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
@@ -145,11 +145,11 @@ class Processes:
         with tempfile.TemporaryFile() as given:
             given.write(text.encode())
             given.seek(0)
-            process = subprocess.Popen(  # pylint: disable=ansible-bad-function
+            process = Popen(  # pylint: disable=ansible-bad-function
                 list(argv),
                 stdin=given,
                 stdout=output,
-                stderr=subprocess.STDOUT,
+                stderr=STDOUT,
                 cwd="/",
                 env={**base, **{name: str(value) for name, value in env.items()}},
                 start_new_session=True,

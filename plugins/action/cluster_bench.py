@@ -189,7 +189,8 @@ class ActionModule(ActionBase):
             data, page = folder / _bench_report.BENCH_JSON, folder / _report.PAGE
             data.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
             page.write_text(
-                _report.render(check=_report.read_json(folder / _report.CHECK_JSON), bench=report), encoding="utf-8"
+                _report.render(check=_report.read_report(folder / _report.CHECK_JSON, "check"), bench=report),
+                encoding="utf-8",
             )
         except OSError as error:
             raise AnsibleActionFail(f"bench_dest: {error}") from error

@@ -156,7 +156,7 @@ class ActionModule(ActionBase):
                 _report.render(
                     check=report,
                     runs=[_report.read_run(Path(run)) for run in runs],
-                    bench=_report.read_json(folder / _bench_report.BENCH_JSON),
+                    bench=_report.read_report(folder / _bench_report.BENCH_JSON, "bench"),
                 ),
                 encoding="utf-8",
             )

@@ -33,6 +33,12 @@ def read_json(path: Path) -> dict[str, Any] | None:
         return None
 
 
+def read_report(path: Path, kind: str) -> dict[str, Any] | None:
+    """The same, of a verb and in a form that this version knows."""
+    report = read_json(path)
+    return report if report and (report.get("schema"), report.get("kind")) == (1, kind) else None
+
+
 # ---- the check as JSON (documented in docs/checks.md and docs/check.schema.json)
 
 

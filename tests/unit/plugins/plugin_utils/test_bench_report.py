@@ -191,3 +191,12 @@ def test_the_page_holds_check_and_bench():
     for words in ('id="bandwidth"', "<polyline", "n2 sends 95 Mb/s", 'id="bench-previous"', "slower: n2 to n1"):
         assert words in text, words
     assert 'id="bandwidth"' not in _report.render(bench=report({**figures(), "links": {}}))
+
+
+def test_a_page_of_both_verbs_takes_no_form_that_it_does_not_know(tmp_path):
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps(report()))
+    assert _report.read_report(path, "bench")["sentence"] == "3 nodes: nothing is slow"
+    assert _report.read_report(path, "check") is None
+    path.write_text(json.dumps({**report(), "schema": 2}))
+    assert _report.read_report(path, "bench") is None

@@ -19,7 +19,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.torchfleet.cluster.plugins.module_utils._checks import _check, _facts, _user
 from ansible_collections.torchfleet.cluster.plugins.module_utils._checks._rules import CHECKS
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import DEFAULT_MASTER_PORT
-from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _report
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _bench_report, _report
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import read_members
 
 FACTS = {
@@ -153,7 +153,12 @@ class ActionModule(ActionBase):
             data, page = folder / _report.CHECK_JSON, folder / _report.PAGE
             data.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
             page.write_text(
-                _report.render(check=report, runs=[_report.read_run(Path(run)) for run in runs]), encoding="utf-8"
+                _report.render(
+                    check=report,
+                    runs=[_report.read_run(Path(run)) for run in runs],
+                    bench=_report.read_report(folder / _bench_report.BENCH_JSON, "bench"),
+                ),
+                encoding="utf-8",
             )
         except OSError as error:
             raise AnsibleActionFail(f"check_dest: {error}") from error

@@ -18,6 +18,17 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._fin
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _logs
 
 
+def _unprobed(text: str) -> Any:
+    """An earlier answer without what the cluster said of it later; None where it is none."""
+    try:
+        answer = json.loads(text)
+        for finding in answer["findings"]:
+            (finding.get("probe") or {}).pop("result", None)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return answer
+
+
 class ActionModule(ActionBase):
     _supports_check_mode = True
 
@@ -67,7 +78,7 @@ class ActionModule(ActionBase):
         if dest is None:
             return False
         text = json.dumps(answer, indent=2) + "\n"
-        if dest.is_file() and dest.read_text(encoding="utf-8") == text:
+        if dest.is_file() and _unprobed(dest.read_text(encoding="utf-8")) == answer:
             return False
         if not self._task.check_mode:
             dest.write_text(text, encoding="utf-8")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._findings import Finding
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._matcher import BLOCK_BYTES, Reader
+from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rules import RULES
 
 MANIFEST = "manifest.json"
 # What a folder's files are called that hold the output of programs.
@@ -51,9 +52,20 @@ def _launch_order(manifest: Path) -> list[str]:
     return [str(node.get("node") or node.get("name")) if isinstance(node, dict) else str(node) for node in nodes]
 
 
+def _failed_by_itself(manifest: Path) -> bool:
+    """Whether a run is known to have begun to fail with a rank that no signal ended."""
+    try:
+        first = json.loads(manifest.read_text(encoding="utf-8"))["outcome"]["first"]
+        return bool(first["code"]) and first["signal"] is None
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def explain_logs(logs: Sequence[Path], root: Path) -> list[Finding]:
     """Findings for the logs, which are named by their path below `root`."""
-    reader = Reader()
+    # The launchers of the other nodes then tell of the signal by which the run was ended on them.
+    rules = [rule for rule in RULES if rule.id != "terminated"] if _failed_by_itself(root / MANIFEST) else None
+    reader = Reader(rules)
     for log in logs:
         reader.read(str(log.relative_to(root)) if log != root else str(log), _pieces(log))
     return reader.findings()

@@ -15,7 +15,9 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+from ansible_collections.torchfleet.cluster.plugins.module_utils._bench import link_rate
 from ansible_collections.torchfleet.cluster.plugins.module_utils._checks import _check, _facts
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _bench_report
 
 CHECK_JSON = "check.json"
 PAGE = "report.html"
@@ -29,6 +31,12 @@ def read_json(path: Path) -> dict[str, Any] | None:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def read_report(path: Path, kind: str) -> dict[str, Any] | None:
+    """The same, of a verb and in a form that this version knows."""
+    report = read_json(path)
+    return report if report and (report.get("schema"), report.get("kind")) == (1, kind) else None
 
 
 # ---- the check as JSON (documented in docs/checks.md and docs/check.schema.json)
@@ -204,17 +212,31 @@ def _ending(one: Mapping[str, Any]) -> str:
 
 
 def render(
-    check: Mapping[str, Any] | None = None, runs: Sequence[Mapping[str, Any] | None] = (), title: str = ""
+    check: Mapping[str, Any] | None = None,
+    runs: Sequence[Mapping[str, Any] | None] = (),
+    title: str = "",
+    bench: Mapping[str, Any] | None = None,
 ) -> str:
-    """One page that needs nothing but itself. Either part may be missing."""
+    """One page that needs nothing but itself. Each part may be missing."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["when"] = lambda stamp: time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(stamp))
     environment.filters["size"] = _check.size
     environment.filters["rate"] = _rate
+    environment.filters["link_rate"] = link_rate
     template = environment.from_string(Path(__file__).with_name(TEMPLATE).read_text(encoding="utf-8"))
     shown = [run for run in runs if run]
-    heading = title or (f"Run {shown[0]['run_id']}" if shown and not check else "Cluster check")
-    return template.render(check=check, runs=shown, title=heading, heat=heat(check) if check else None)
+    heading = title or (
+        "Cluster check" if check else "Cluster bench" if bench else f"Run {shown[0]['run_id']}" if shown else ""
+    )
+    return template.render(
+        check=check,
+        runs=shown,
+        title=heading,
+        heat=heat(check) if check else None,
+        bench=bench,
+        links=_bench_report.heat(bench) if bench else None,
+        chart=_bench_report.chart(bench) if bench else None,
+    )
 
 
 def _rate(mbps: float) -> str:

@@ -38,6 +38,10 @@ _RANK = re.compile(
     r"\[(?:default|rank|trainer)(\d+)(?:\|\d+)?\]:|^\[[\w.-]+:(\d+)\]|^\[\d+,(\d+)\]<std|"
     r"^[\w.-]+:(\d+) \| |\[Rank (\d+)\]"
 )
+# Who printed a line, where a launcher says so.
+_SOURCE = re.compile(rb"[\w.-]+:\d+ \| |\[\d+,\d+\]<std|\[(?:default|rank)\d+\]:")
+# So many lines of progress of others after a rank's trouble tell that it is over; fewer may have been under way.
+_LINES_OF_OTHERS = 3
 _RUN_FILE = re.compile(r"(?:(?:^|/)(?P<host>[\w.-]+)/)?(?:rank-(?P<rank>\d+)|launcher)\.log\Z")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt_ ](\d\d:\d\d:\d\d(?:[.,]\d+)?)")
 # What a run prints while it does its work: steps with a loss, progress bars, results of a benchmark. Lower case.
@@ -91,7 +95,7 @@ class _Seen:
     by_host: Dict[str, str] = field(default_factory=dict)
     ranks: List[str] = field(default_factory=list)
     hosts: List[str] = field(default_factory=list)
-    last: Tuple[int, int] = (-1, -1)  # file and byte offset
+    last: Tuple[int, bytes, int, int] = (-1, b"", 0, 0)  # file, who, and how much progress that file and they had shown
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ class Reader:
         self._rules = {rule.id: rule for rule in (RULES if rules is None else rules)}
         self._seen = {name: _Seen() for name in self._rules}
         self._files: List[str] = []
-        self._progress: Dict[int, int] = {}
+        self._progress: Dict[Tuple[int, bytes], int] = {}  # lines of a file, and of each source in it
         self._hosts: Set[str] = set()
         self._empty = True
         self._place = ("", "")  # host and rank that the file's name tells
@@ -141,16 +145,15 @@ class Reader:
         self._files.append(name)
         named = _RUN_FILE.search(name)
         self._place = (named.group("host") or "", named.group("rank") or "") if named else ("", "")
-        line, offset = 1, 0
+        line = 1
         for block in _blocks(log):
             raw = _COLOURS.sub(b"", block) if b"\x1b" in block or b"\x00" in block else block
             if self._empty and raw.strip():
                 self._empty = False
-            self._read_block(number, raw, line, offset)
+            self._read_block(number, raw, line)
             line += raw.count(b"\n")
-            offset += len(raw)
 
-    def _read_block(self, file: int, raw: bytes, first_line: int, offset: int) -> None:
+    def _read_block(self, file: int, raw: bytes, first_line: int) -> None:
         text = raw.lower().replace(b"\r", b"\n")  # same length, so that places in it are places in raw
         place = counted = 0
         number = first_line
@@ -160,17 +163,23 @@ class Reader:
             if shape in self._dull:
                 continue
             if shape in self._working:
-                self._progress[file] = offset + start
+                self._note_progress(file, line)
                 continue
             interesting = bool(self._index.shapes.search(shape))
             working = bool(_PROGRESS.search(line))
             if working:
-                self._progress[file] = offset + start
+                self._note_progress(file, line)
             if interesting:
                 number += raw.count(b"\n", counted, start)
                 counted = start
-                self._read_line(file, number, offset, raw, text, start, place - 1)
+                self._read_line(file, number, raw, text, start, place - 1)
             self._remember(shape, interesting, working)
+
+    def _note_progress(self, file: int, line: bytes) -> None:
+        self._progress[file, b""] = self._progress.get((file, b""), 0) + 1
+        source = _SOURCE.match(line)
+        if source:
+            self._progress[file, source.group()] = self._progress.get((file, source.group()), 0) + 1
 
     def _remember(self, shape: bytes, interesting: bool, working: bool) -> None:
         if len(shape) > _LINE_BYTES or len(self._dull) + len(self._working) + len(self._told) >= _SHAPES:
@@ -182,7 +191,7 @@ class Reader:
             del self._told[shape]
         (self._working if working else self._dull).add(shape)
 
-    def _read_line(self, file: int, number: int, offset: int, raw: bytes, text: bytes, start: int, end: int) -> None:
+    def _read_line(self, file: int, number: int, raw: bytes, text: bytes, start: int, end: int) -> None:
         """Try the rules on one line of a block."""
         window, content = -1, ""
         at = self._index.literals.search(text, start, end)
@@ -195,7 +204,7 @@ class Reader:
                 seen = self._seen[rule.id]
                 found = pattern.search(content) if seen.matches < _MATCHES else None
                 if found and _holds(rule, found.groupdict()):
-                    self._note(rule, seen, found.groupdict(), file, number, offset + place, content, text, start)
+                    self._note(rule, seen, found.groupdict(), file, number, content, text, start)
             at = self._index.literals.search(text, place + 1, end)
 
     def _note(
@@ -205,7 +214,6 @@ class Reader:
         values: Mapping[str, Optional[str]],
         file: int,
         line: int,
-        offset: int,
         content: str,
         text: bytes,
         start: int,
@@ -213,7 +221,9 @@ class Reader:
         if seen.hits and seen.hits[-1].file == file and seen.hits[-1].line == line and not any(values.values()):
             return
         seen.matches += 1
-        seen.last = (file, offset)
+        source = _SOURCE.match(text, start)
+        who = source.group() if source else b""
+        seen.last = (file, who, self._progress.get((file, b""), 0), self._progress.get((file, who), 0))
         host = _first_group(_HOST.search(content)) or self._place[0]
         rank = _first_group(_RANK.search(content)) or self._place[1]
         if host:
@@ -255,11 +265,17 @@ class Reader:
         rule, seen = self._rules[rule_id], self._seen[rule_id]
         if not seen.matches or (rule.differs and len(set(seen.by_host.values())) < 2):
             return False
-        if rule.recovers and self._progress.get(seen.last[0], -1) > seen.last[1]:
+        if rule.recovers and self._recovered(*seen.last):
             return False
         return all(any(map(self._is_seen, need.split("|"))) for need in rule.needs) and not any(
             map(self._is_seen, rule.unless)
         )
+
+    def _recovered(self, file: int, who: bytes, all_before: int, own_before: int) -> bool:
+        """Whether the log goes on with progress: that rank's own, or enough of the others'."""
+        if self._progress.get((file, who), 0) > own_before:
+            return True
+        return self._progress.get((file, b""), 0) - all_before >= _LINES_OF_OTHERS
 
     def _order(self, active: Sequence[Rule]) -> Callable[[Rule], Tuple[int, str, bool, int, int]]:
         """By level; within a level by time where all lines tell it, by line within one file, else the program first."""

@@ -62,6 +62,8 @@ RULES: Tuple[Rule, ...] = (
             r"cudaErrorInvalidDevice\b",
             r"CUDA error \(101\)",
             r"(?:requested|need) \d+ GPUs?,? but only \d+ (?:are |is )?available",
+            r"You requested gpu: \[",
+            r"But your machine only has: ",
         ),
         cause="A rank asks for a GPU that its process does not see: more ranks on the node than visible GPUs.",
         fix=(
@@ -292,6 +294,7 @@ RULES: Tuple[Rule, ...] = (
             r"might not have a CUDA gpu",
             r"Found no NVIDIA driver on your system",
             r"cudaErrorNoDevice",
+            r"CUDA unknown error - this may be due to an incorrectly set up environment",
             r"CUDA_ERROR_NO_DEVICE",
             r"No devices were found",
             r"Torch not compiled with CUDA enabled",
@@ -350,6 +353,8 @@ RULES: Tuple[Rule, ...] = (
             r"CUDNN_STATUS_ALLOC_FAILED",
             r"runtime error \(2\) ?: out of memory",
         ),
+        # Some programs catch it and go on with a smaller batch.
+        recovers=True,
         cause="A rank ran out of GPU memory; what other ranks report is the echo.",
         fix=(
             "Smaller micro batch, activation checkpointing or sharding (ZeRO, FSDP); free the GPU of other processes "

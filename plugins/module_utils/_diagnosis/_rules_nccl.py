@@ -30,6 +30,8 @@ RULES: Tuple[Rule, ...] = (
         r"show_gids",
     ),
     fact("rdma_devices_listed", r"NET/IB : Using \["),
+    # On InfiniBand every GID begins with fe80:: and there is no index to choose.
+    fact("infiniband", r"NET/IB : Using (?!.*/RoCE).*:\d+/IB\b"),
     Rule(
         id="gid_rejected",
         label="ib_gid_index",
@@ -42,6 +44,7 @@ RULES: Tuple[Rule, ...] = (
             r"ibv_modify_qp failed.*(?:No data available|Network is unreachable)",
             r"Got completion .*(?:localGid|remoteGids?) ?fe80:",
         ),
+        unless=("infiniband",),
         outranks=("ib_fabric_unreachable",),
         cause=(
             "The RoCE address NCCL uses cannot carry the connection: the GID index is wrong (a link-local or RoCE v1 "
@@ -62,7 +65,7 @@ RULES: Tuple[Rule, ...] = (
         level=LIKELY,
         confidence=0.7,
         signs=signs(r"ibv_modify_qp failed.*(?:timed out|\b110\b)"),
-        unless=("bootstrap_subnets", "bootstrap_roce_peers"),
+        unless=("bootstrap_subnets", "bootstrap_roce_peers", "infiniband"),
         cause="The RoCE address NCCL uses does not reach the peer: most often a link-local GID index.",
         fix=(
             "With NCCL 2.21 and later remove NCCL_IB_GID_INDEX; with older ones set it to the RoCE v2 entry with the "
@@ -99,7 +102,7 @@ RULES: Tuple[Rule, ...] = (
             r"Got completion .*?(?:error|status)[ =](?:IBV_WC_RETRY_EXC_ERR|12\b|13\b|IBV_WC_RNR)",
             r"Transport retry count exceeded",
             r"RETRY EXCEEDED ERROR",
-            r"ibv_modify_qp failed.*No route to host",
+            r"ibv_modify_qp failed.*(?:No route to host|timed out)",
         ),
         cause=(
             "The RDMA ports are up but the peer's does not answer (retries used up): routing, another subnet, rails "
@@ -313,6 +316,19 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(r"segfault at .* in libnccl", r"general protection fault.*libnccl", r"Segmentation fault.*libnccl"),
         cause="NCCL itself crashed.",
         fix="Take another release of NCCL or of torch (pytorch role); to go on, turn off the part in the backtrace.",
+    ),
+    Rule(
+        id="nvls_failed",
+        label="nccl_bug_upgrade",
+        level=LIKELY,
+        confidence=0.5,
+        signs=signs(r"transport/nvls\.cc:\d+ NCCL WARN (?:Cuda|CUDA|NVLS)"),
+        unless=("fabric_manager",),
+        cause="NCCL's use of NVLink SHARP (NVLS) fails: a fault of that release with this driver.",
+        fix=(
+            "Take another release of NCCL or of torch (pytorch role), or a newer driver; to go on: nccl_env_extra: "
+            "{{NCCL_NVLS_ENABLE: '0'}}."
+        ),
     ),
     Rule(
         id="bootstrap_truncated",

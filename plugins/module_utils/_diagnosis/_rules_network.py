@@ -308,6 +308,7 @@ RULES: Tuple[Rule, ...] = (
             r"connecting: .*remote=\[(?P<address>127\.\d+\.\d+\.\d+|::1)\]",
             r"connectFullMesh failed.*?\[?(?P<address>127\.\d+\.\d+\.\d+)\]?",
             r"connect \[(?P<address>127\.\d+\.\d+\.\d+)\]:\d+: Connection refused",
+            r"gloo/transport/tcp/.*refused, remote=\[(?P<address>127\.\d+\.\d+\.\d+|::1)\]",
         ),
         cause="The node's own name resolves to {address}, so Gloo offers loopback to its peers on other nodes.",
         fix=(
@@ -566,7 +567,8 @@ RULES: Tuple[Rule, ...] = (
         level=SYMPTOM,
         confidence=0.5,
         signs=signs(
-            r"client socket has failed to connect to \[?(?P<host>[\w.:-]+?)\]?:(?P<port>\d+) \(errno: 1(?:01|04|10|11)"
+            r"client socket has failed to connect to \[?(?P<host>[\w.:-]+?)\]?:(?P<port>\d+) \(errno: 1(?:01|04|10|11)",
+            r"DistNetworkError: failed to connect to \[?(?P<host>[\w.:-]+?)\]?:(?P<port>\d+)",
         ),
         recovers=True,
         cause="{host}:{port} does not take the store's connections: node 0 is not up, or the address or port is wrong.",

@@ -144,7 +144,9 @@ RULES: Tuple[Rule, ...] = (
                 r"|SignalException|"
                 r"Connection|BrokenPipe|Timeout|EOFError|DataLoader worker|ActorDied|Errno|Engine|"
                 r"RuntimeError: Error building|RuntimeError\s*$))"
-                r"(?:\W*\[[^\]]+\]:? ?)*(?:[\w.-]+: )?(?:\w+\.)*(?-i:[A-Z]\w*(?:Error|Exception))\b: "
+                # What launchers and collectors put before a line.
+                r"(?:\[\d+,\d+\]<std\w+>:\s?|\W*\[[^\]]+\]:? ?|[\w.-]+:\d+ \| |[\w.-]+: |\d[\dT:.,+-]*Z? )*"
+                r"(?:\w+\.)*(?-i:[A-Z]\w*(?:Error|Exception))\b: "
                 r"?(?P<message>.{0,120})",
                 "error:",
                 "exception:",

@@ -146,6 +146,7 @@ RULES: Tuple[Rule, ...] = (
             r"(?P<torch>[\d.]+)(?!.*accepting)",
             r"CUDA version \(?(?P<toolkit>[\d.]+)\)? mismatches the version that was used to compile PyTorch "
             r"\(?(?P<torch>[\d.]+)",
+            r"detected CUDA version \(?(?P<toolkit>[\d.]+)\)? mismatches the version",
             r"CUDAMismatchException",
             r"Unsupported gpu architecture",
         ),
@@ -275,7 +276,8 @@ RULES: Tuple[Rule, ...] = (
             r"env: \W?(?P<command>python[\d.]*)\W?: No such file",
             r"launcher '(?P<command>\w+)' not installed",
             r"FileNotFoundError: .*No such file or directory: '(?P<command>" + _LAUNCHERS + r")'",
-            r"^[\w.-]+: \S+: can't open file '(?P<command>[^']+)': \[Errno 2\]",
+            # A host before the interpreter: it is pdsh or its like that prefixes the lines.
+            r"(?:^|[\s\]:|>])[\w.-]+: \S*python[\d.]*: can't open file '(?P<command>[^']+)': \[Errno 2\]",
             r"No module named '?(?P<command>(?:torch|deepspeed|accelerate|colossalai)(?:\.(?:distributed|launcher"
             r"|commands|cli)[\w.]*)?)'?$",
             r"Failed to find .*executable.*(?P<command>orted|prted)",
@@ -388,6 +390,7 @@ RULES: Tuple[Rule, ...] = (
             r"|num_processes|rdzv_endpoint)",
             r"Unsupported nproc_per_node",
             r"(?:torchrun|run\.py|launch\.py|accelerate(?: <command>)?|deepspeed|runner\.py): error: ",
+            r"accelerate (?:<command> )?(?:\[<args>\] )?launch: error: ",
             r"requires? rdzv_endpoint|rendezvous endpoint .*must",
             r"include and exclude are mutually exclusive",
             r"world.?size .{0,40}(?:does not match|is not equal to|not divisible).{0,40}(?:processes|ranks|nodes|GPUs)",

@@ -71,6 +71,16 @@ def test_the_newest_run_is_explained(runs: Path) -> None:
     assert "changed=0" in run(runs).stdout
 
 
+def test_what_the_cluster_said_is_no_change(runs: Path) -> None:
+    run(runs)
+    path = runs / "runs" / "new" / "findings.json"
+    answer = json.loads(path.read_text(encoding="utf-8"))
+    answer["findings"][0]["probe"]["result"] = {"confirmed": True, "sentence": "so it is", "nodes": {}}
+    path.write_text(json.dumps(answer, indent=2) + "\n", encoding="utf-8")
+    assert "changed=0" in run(runs).stdout
+    assert "so it is" in path.read_text(encoding="utf-8")
+
+
 def test_a_run_can_be_named_and_check_mode_writes_nothing(runs: Path) -> None:
     done = run(runs, "-e", "explain_run_id=old", "--check")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -112,6 +122,27 @@ def test_a_broken_manifest_is_no_hindrance(runs: Path) -> None:
     folder = runs / "runs" / "new"
     (folder / "manifest.json").write_text("{", encoding="utf-8")
     assert len(_logs.find_logs(folder)) == 4
+
+
+def test_the_end_of_the_other_nodes_is_no_cause(tmp_path: Path) -> None:
+    for node, text in (
+        (
+            "a",
+            "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:129] Timed out waiting 25000ms for send operation\n",
+        ),
+        ("b", "torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15\n"),
+    ):
+        (tmp_path / node).mkdir()
+        (tmp_path / node / "rank-0.log").write_text(text)
+    logs = _logs.find_logs(tmp_path)
+    assert _logs.explain_logs(logs, tmp_path)[0].label == "external_sigterm"
+    manifest = {"outcome": {"first": {"rank": 0, "node": "a", "code": 1, "signal": None}}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert _logs.explain_logs(logs, tmp_path)[0].label == "collective_timeout_desync"
+    # Where the first rank was ended by a signal, that is the cause.
+    manifest["outcome"]["first"].update(code=None, signal=15)
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert _logs.explain_logs(logs, tmp_path)[0].label == "external_sigterm"
 
 
 def test_the_report_is_short() -> None:

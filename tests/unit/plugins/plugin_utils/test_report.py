@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "module_utils"))
+import test_bench_report
 from test_checks import CHECKS, GIB, NAMES, cluster, evaluate, set_
 
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _report
@@ -298,6 +299,19 @@ document.getElementById('f').onload = function () {{
     const bar = one.getBoundingClientRect(), track = one.parentElement.getBoundingClientRect();
     return bar.left < track.left - 1 || bar.right > track.right + 4;
   }}).length;
+  const svg = page.querySelector('#sweep svg');
+  const box = svg ? svg.getBoundingClientRect() : null;
+  told.chart = svg ? Math.round(box.width) : 0;
+  told.lines = seen('#sweep polyline').length;
+  told.points = seen('#sweep circle').length;
+  told.labels = seen('#sweep text').map(one => one.textContent);
+  told.strays = seen('#sweep text, #sweep circle').filter(one => {{
+    const mark = one.getBoundingClientRect();
+    return mark.left < box.left - 1 || mark.right > box.right + 1 || mark.bottom > box.bottom + 1;
+  }}).length;
+  told.small = seen('#sweep text').filter(one => one.getBoundingClientRect().height < 11).length;
+  told.heat = seen('#bandwidth td').map(one => one.textContent);
+  told.colours = new Set(seen('#bandwidth td:not(.self)').map(one => getComputedStyle(one).backgroundColor)).size;
   told.text = parseFloat(getComputedStyle(page.body).fontSize);
   told.covered = seen('.finding strong').filter(one => one.getBoundingClientRect().right > {width}).length;
   document.body.textContent = JSON.stringify(told);
@@ -305,10 +319,9 @@ document.getElementById('f').onload = function () {{
 </script></body>"""
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-@pytest.mark.parametrize("width, columns", [(390, 1), (1200, 3)])
-def test_in_a_browser(tmp_path, run, width, columns):
-    (tmp_path / "report.html").write_text(page(run), encoding="utf-8")
+def seen_in_a_browser(tmp_path, text, width):
+    """What the probe saw of a page at that width."""
+    (tmp_path / "report.html").write_text(text, encoding="utf-8")
     (tmp_path / "probe.html").write_text(PROBE.format(width=width), encoding="utf-8")
     dom = chromium(
         tmp_path,
@@ -319,7 +332,13 @@ def test_in_a_browser(tmp_path, run, width, columns):
         "--dump-dom",
         f"file://{tmp_path}/probe.html",
     )
-    told = json.loads(re.search(r"<body>(\{.*\})</body>", dom, re.DOTALL).group(1))
+    return json.loads(re.search(r"<body>(\{.*\})</body>", dom, re.DOTALL).group(1))
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+@pytest.mark.parametrize("width, columns", [(390, 1), (1200, 3)])
+def test_in_a_browser(tmp_path, run, width, columns):
+    told = seen_in_a_browser(tmp_path, page(run), width)
     # Wide tables scroll within themselves; the page does not.
     assert told["overflow"] <= 0
     assert told["findings"] == len(report()["findings"]) + 1
@@ -329,6 +348,25 @@ def test_in_a_browser(tmp_path, run, width, columns):
     assert (told["bars"], told["outside"]) == (4, 0)
     assert told["text"] >= 16
     assert told["covered"] == 0
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+@pytest.mark.parametrize("width", [390, 1200])
+def test_bench_in_a_browser(tmp_path, width):
+    before = test_bench_report.report()
+    text = _report.render(bench=test_bench_report.report(test_bench_report.figures("n2"), previous=before))
+    told = seen_in_a_browser(tmp_path, text, width)
+    assert told["overflow"] <= 0
+    assert told["findings"] == 1
+    # This run and the one before.
+    assert (told["lines"], told["points"]) == (2, 6)
+    assert 300 < told["chart"] <= min(width, 770)
+    assert "64 MiB" in told["labels"]
+    assert told["strays"] == 0
+    assert told["small"] == 0
+    assert told["heat"] == ["", "940 Mb/s", "940 Mb/s", "95 Mb/s", "", "95 Mb/s", "940 Mb/s", "940 Mb/s", ""]
+    assert told["colours"] == 2
+    assert told["text"] >= 16
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")

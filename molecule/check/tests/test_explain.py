@@ -1,0 +1,185 @@
+"""Runs that really fail from a fault put into a node: explain names the cause from their logs, and the cluster confirms it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import pytest
+from test_check import LISTEN, NO_NFT, nft, shell, shlex
+
+# Short patience, so that a run that waits in vain ends soon.
+INIT = """
+import datetime, os, sys
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=25))
+dist.all_reduce(torch.ones(8))
+print("ranks have met", flush=True)
+"""
+LOADER = (
+    INIT
+    + """
+class Large(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        return torch.zeros(8_000_000)
+
+for batch in torch.utils.data.DataLoader(Large(), batch_size=2, num_workers=1):
+    pass
+"""
+)
+SAVER = (
+    INIT
+    + """
+torch.save(torch.zeros(16_000_000), os.path.join(os.environ["TORCHFLEET_OUTPUT_DIR"], "model.pt"))
+"""
+)
+# Before the run, the choice of the network would have found it.
+CLOSES = f"""
+import os, subprocess
+if os.environ["TORCHFLEET_NODE"] == "node2":
+    subprocess.run({nft("tcp dport 32768-60999 drop")!r}, shell=True, check=True)
+"""
+RAISES = (
+    INIT
+    + """
+raise KeyError("learning_rate")
+"""
+)
+
+
+@dataclass(frozen=True)
+class Broken:
+    """`confirmed` is what the cluster says of the cause, with `seen` in its words; None: there is nothing to ask."""
+
+    label: str
+    evidence: str
+    script: str = INIT
+    nodes: tuple[str, ...] = ("node2",)
+    put: str = "true"
+    away: str = "true"
+    confirmed: bool | None = True
+    seen: str = ""
+    variables: dict = field(default_factory=dict)
+
+
+RUNS = {
+    "port taken": Broken(
+        "port_in_use",
+        "29500",
+        nodes=("node1",),
+        put=f"systemd-run --quiet --unit=squatter python3 -c {shlex.quote(LISTEN)}",
+        away="systemctl stop squatter",
+        seen="node1: port 29500 is held by process",
+    ),
+    "interface that is not there": Broken(
+        "gloo_wrong_ifname",
+        "eth9",
+        variables={"launch_env": {"GLOO_SOCKET_IFNAME": "eth9"}},
+        seen="there is no interface eth9",
+    ),
+    "name on loopback": Broken(
+        "hostname_resolves_loopback",
+        "127.0.1.1",
+        put='cp /etc/hosts /root/hosts.aside; sed -i "1i 127.0.1.1 $(hostname)" /etc/hosts',
+        away="cat /root/hosts.aside > /etc/hosts; rm /root/hosts.aside",
+        # A single such node connects to the others, who never have to connect to it.
+        nodes=("node2", "node3"),
+        variables={"nccl_env_extra": {"GLOO_SOCKET_IFNAME": None}},
+        seen="resolves to 127.0.1.1",
+    ),
+    "/dev/shm full": Broken(
+        "shm_too_small",
+        "",
+        LOADER,
+        put="mount -o remount,size=40m /dev/shm; head -c 30M /dev/zero > /dev/shm/torch_4711",
+        away="rm -f /dev/shm/torch_*; mount -o remount,size=1g /dev/shm",
+        seen="node2: /dev/shm has 40 MiB",
+    ),
+    "disk full": Broken(
+        "disk_full",
+        "",
+        SAVER,
+        put="mount -t tmpfs -o size=24m tmpfs /var/lib/torchfleet",
+        away="umount -l /var/lib/torchfleet",
+        seen="node2: /var/lib/torchfleet has",
+    ),
+    "firewall drops the ephemeral range": Broken(
+        # What ranks see of it is that nothing comes; that a firewall is why, no line says.
+        "collective_timeout_desync",
+        "Timed out waiting",
+        CLOSES + INIT,
+        away=NO_NFT,
+        confirmed=None,
+    ),
+    "the program's own exception": Broken("user_code", "learning_rate", RAISES, confirmed=None),
+}
+
+
+def explained(folder):
+    (path,) = (folder / "runs").glob("*/findings.json")
+    return json.loads(path.read_text(encoding="utf-8"))["findings"]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_that_fails_is_explained_and_confirmed(lab, hosts, tmp_path, name):
+    broken = RUNS[name]
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "train.py").write_text(broken.script, encoding="utf-8")
+    try:
+        for node in broken.nodes:
+            shell(hosts[node], broken.put)
+        run = lab.playbook(
+            "launch",
+            cwd=tmp_path,
+            launch_script=str(work / "train.py"),
+            launch_skip_preflight=True,
+            launch_time_limit=120,
+            **broken.variables,
+        )
+        told = lab.playbook("explain", cwd=tmp_path)
+    finally:
+        for node in broken.nodes:
+            shell(hosts[node], broken.away)
+    assert run.code != 0, run.output
+    first = explained(tmp_path)[0]
+    assert first["label"] == broken.label, run.output
+    assert any(broken.evidence in line["text"] for line in first["evidence"]), first
+    assert told.code == 0, told.output
+    assert set(told.changed().values()) <= {0}
+    if broken.seen:
+        assert first["probe"]["result"]["confirmed"] is broken.confirmed, told.output
+        assert broken.seen in first["probe"]["result"]["sentence"]
+        assert f"{broken.label}, so it is on the cluster now: " in told.output
+        page = next((tmp_path / "runs").glob("*/report.html")).read_text(encoding="utf-8")
+        assert "confirmed on the cluster: " in page
+
+
+def test_a_cause_that_is_gone_is_said_to_be_gone(lab, hosts, tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "train.py").write_text(INIT, encoding="utf-8")
+    broken = RUNS["port taken"]
+    try:
+        shell(hosts["node1"], broken.put)
+        lab.playbook("launch", cwd=tmp_path, launch_script=str(work / "train.py"), launch_skip_preflight=True)
+    finally:
+        shell(hosts["node1"], broken.away)
+    told = lab.playbook("explain", cwd=tmp_path)
+    result = explained(tmp_path)[0]["probe"]["result"]
+    assert result["confirmed"] is False
+    assert "nobody listens on port 29500" in result["sentence"]
+    assert "port_in_use, not so on the cluster now: " in told.output
+
+
+def test_logs_of_other_origin_ask_nobody(lab, tmp_path):
+    (tmp_path / "other.log").write_text("RuntimeError: Address already in use\n", encoding="utf-8")
+    done = lab.playbook("explain", cwd=tmp_path, explain_path=str(tmp_path / "other.log"))
+    assert done.code == 0, done.output
+    assert "port_in_use" in done.output
+    assert "on the cluster now" not in done.output
+    done = lab.playbook("explain", cwd=tmp_path, explain_path=str(tmp_path / "other.log"), explain_probe=True)
+    assert "port_in_use, not so on the cluster now: " in done.output

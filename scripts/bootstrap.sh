@@ -16,10 +16,9 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     echo "$python is $("$python" -V), wanted Python 3.11 or later: make PYTHON=/path/to/python3.11 ..." >&2
     exit 1
 fi
-# Debian splits venv off the interpreter; rsync carries the code to the nodes.
+# Debian splits venv off the interpreter.
 missing=
 "$python" -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
-command -v rsync >/dev/null || missing="$missing rsync"
 command -v ssh >/dev/null || missing="$missing openssh-client"
 if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

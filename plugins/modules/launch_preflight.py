@@ -142,11 +142,6 @@ programs:
   returned: success
   type: dict
   sample: {"mpirun": "/usr/bin/mpirun"}
-rsync:
-  description: Whether rsync is there.
-  returned: success
-  type: bool
-  sample: true
 """
 
 import errno
@@ -395,7 +390,6 @@ def main() -> None:
         versions=versions,
         interface=local.get(str(normalise_address(params["address"]))),
         programs={name: path for name, path in ((n, module.get_bin_path(n)) for n in params["programs"]) if path},
-        rsync=module.get_bin_path("rsync") is not None,
     )
 
 

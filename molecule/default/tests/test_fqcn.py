@@ -22,7 +22,7 @@ def installed(tmp_path_factory):
     build = [str(BIN / "ansible-galaxy"), "collection", "build", str(ROOT), "--output-path", str(folder)]
     subprocess.run(build, check=True, capture_output=True, cwd=folder, env=environment)
     (tarball,) = folder.glob("torchfleet-cluster-*.tar.gz")
-    install = [str(BIN / "ansible-galaxy"), "collection", "install", str(tarball), "-p", "collections", "--no-deps"]
+    install = [str(BIN / "ansible-galaxy"), "collection", "install", str(tarball), "-p", "collections"]
     subprocess.run(install, check=True, capture_output=True, cwd=folder, env=environment)
     return folder
 

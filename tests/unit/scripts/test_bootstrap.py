@@ -68,14 +68,13 @@ def test_missing_parts_are_named_with_the_command_where_they_cannot_be_installed
     code, words = bootstrap(checkout)
     assert code == 1
     assert words == (
-        "Missing: python3-venv rsync openssh-client. Install it first: "
-        "sudo apt-get install python3-venv rsync openssh-client\n"
+        "Missing: python3-venv openssh-client. Install it first: sudo apt-get install python3-venv openssh-client\n"
     )
 
 
 def test_no_package_index_is_one_sentence(checkout):
     put(checkout, "python3", "exit 0")
-    for tool in ("rsync", "ssh"):
+    for tool in ("ssh",):
         put(checkout, tool, "exit 0")
     (checkout / ".venv" / "bin").mkdir(parents=True)
     python = checkout / ".venv" / "bin" / "python"

@@ -216,6 +216,9 @@ def judge(plan: LaunchPlan, nodes: Sequence[NodeEnd], stop_reason: str = "") -> 
     if vanished and all(rank.signal == signal.SIGTERM for rank in failed):
         first = vanished[0]
         sentence = f"rank {first.rank} on {first.node} vanished without an exit status: its supervisor was killed too"
+        killed = next((node.signal for node in nodes if node.node == first.node and node.signal), None)
+        if killed is not None:
+            sentence = f"the launcher on {first.node} was {how(None, killed)}, and rank {first.rank} with it"
         return Outcome(False, sentence, first, tuple(problems))
     if failed and not (stop_reason and all(rank.signal == signal.SIGTERM for rank in failed)):
         first = failed[0]

@@ -160,6 +160,16 @@ def test_a_run_in_which_every_rank_ends_well_is_a_success() -> None:
             id="a rank killed together with its supervisor",
         ),
         pytest.param(
+            [
+                node("n1", running(0), killed(1, 15), code=None, signal=9),
+                node("n2", killed(2, 15), code=1, stopped=True),
+            ],
+            "the launcher on n1 failed (killed by SIGKILL)",
+            "the launcher on n1 was killed by SIGKILL, and rank 0 with it",
+            0,
+            id="a launcher that is killed",
+        ),
+        pytest.param(
             [node("n1", running(0), running(1), code=None, signal=9, stopped=True), node("n2", end(2, 5), code=1)],
             "rank 2 on n2 failed (exit status 5)",
             "rank 2 on n2 failed first: exit status 5",

@@ -78,6 +78,29 @@ esac
 """
 
 
+# nvidia-smi with a driver VERSION and one V100, in the shape of the real one.
+SMI = """<?xml version="1.0" ?>
+<nvidia_smi_log>
+<timestamp>Tue Jan 20 10:00:00 2026</timestamp><driver_version>VERSION</driver_version><cuda_version>11.4</cuda_version>
+<attached_gpus>1</attached_gpus>
+<gpu id="00000000:1B:00.0"><product_name>Tesla V100-SXM2-32GB</product_name><product_architecture>Volta</product_architecture>
+<uuid>GPU-00000000-0000-4000-8000-00000000001b</uuid><minor_number>0</minor_number>
+<pci><pci_bus_id>00000000:1B:00.0</pci_bus_id></pci>
+<fb_memory_usage><total>32510 MiB</total><used>4 MiB</used></fb_memory_usage></gpu>
+</nvidia_smi_log>
+"""
+
+
+def driver(host, version: str | None) -> None:
+    """The node answers as one with that driver, or as one without any."""
+    host.check_output("rm -rf /usr/bin/nvidia-smi /etc/stand-in.xml")
+    if version:
+        host.check_output(f"cat > /etc/stand-in.xml <<'E'\n{SMI.replace('VERSION', version)}E")
+        host.check_output(
+            "printf '#!/bin/sh\\n[ \"$1\" = -q ] && cat /etc/stand-in.xml\\n' > /usr/bin/nvidia-smi && chmod 755 /usr/bin/nvidia-smi"
+        )
+
+
 def write(path: Path, text: str) -> dict[str, str]:
     """The file as an installer variable has it."""
     path.write_text(text, encoding="utf-8")

@@ -67,6 +67,25 @@ def test_bad_input(lab, variables, words):
     assert words in said
 
 
+def test_a_driver_too_old_and_a_card_too_old_are_refused_with_both_figures(lab, hosts):
+    """Drivers and a card that a stand-in for nvidia-smi tells of."""
+    for host in hosts.values():
+        stand_ins.driver(host, "470.57.02")
+    try:
+        done, words = cuda(lab, cuda_versions=["12.6"])
+        assert done.code != 0
+        assert "node1, node2: driver 470.57.02 is too old for CUDA 12.6" in words
+        assert "wanted 560.28.03 or newer, at the very least 525.60.13" in words
+        done, words = cuda(lab, cuda_versions=["13.0"], cuda_method="wheels")
+        assert "CUDA 13.0 cannot compile for Tesla V100-SXM2-32GB (sm_70)" in words
+        done, words = cuda(lab, torchfleet_stack={"torch": "2.13.0", "torch_cuda": "13.0"})
+        assert "torch 2.13.0 for CUDA 13.0 has no kernels for Tesla V100-SXM2-32GB (sm_70)" in words
+        assert set(done.changed().values()) == {0}
+    finally:
+        for host in hosts.values():
+            stand_ins.driver(host, None)
+
+
 def test_a_line_that_breaks_torch_is_reported(lab, hosts):
     host = hosts["node2"]
     host.run_test("echo 'export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH' >> /root/.bashrc")

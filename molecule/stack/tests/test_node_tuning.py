@@ -119,6 +119,27 @@ def test_ufw_opens_to_members(lab, hosts, ufw):
     assert "Status: active" in ufw.check_output("ufw status")
 
 
+@pytest.fixture
+def firewalld(hosts):
+    host = hosts["node2"]
+    host.check_output(
+        "apt-get -qq update && apt-get -qq install -y --no-install-recommends firewalld python3-nftables nftables"
+    )
+    host.check_output("systemctl restart firewalld && firewall-cmd --state")
+    yield host
+    host.check_output("systemctl disable --now firewalld && apt-get -qq purge -y firewalld && rm -rf /etc/firewalld")
+
+
+def test_firewalld_opens_to_members(lab, hosts, firewalld):
+    address, peer = lab.nodes["node2"]["torchfleet_address"], hosts["node1"]
+    assert not is_open(peer, address, 29501)
+    assert tune(lab).changed()["node2"] == 1
+    assert is_open(peer, address, 29501)
+    assert tune(lab).changed()["node2"] == 0
+    assert "target: ACCEPT" in firewalld.check_output("firewall-cmd --permanent --zone=torchfleet --list-all")
+    assert firewalld.check_output("firewall-cmd --state 2>&1") == "running"
+
+
 @pytest.mark.parametrize(
     ("variables", "words"),
     [

@@ -54,6 +54,25 @@ def test_it_is_pinned_held_and_upgraded_on_request_alone(lab, hosts):
         assert NAME in host.check_output("apt-mark showhold")
 
 
+def test_what_runs_is_kept_or_a_reboot_is_pending(lab, hosts):
+    """A stand-in for nvidia-smi tells of a driver that runs."""
+    for host in hosts.values():
+        stand_ins.driver(host, "535.183.01")
+    try:
+        done, words = driver(lab)
+        assert done.code == 0, done.output
+        assert "node1: keep: driver 535.183.01 is there, 535 is wanted" in words
+        done, words = driver(lab, nvidia_driver_version="580", nvidia_driver_packages=[f"{NAME}=535.2-*"])
+        assert done.code == 0, done.output
+        assert "node1: install: driver 535.183.01 is there, 580 is wanted" in words
+        assert "a reboot is pending, which nvidia_driver_reboot_ok allows" in words
+        done, words = driver(lab, nvidia_driver_version="580", nvidia_driver_modules="open")
+        assert "Tesla V100-SXM2-32GB is not driven by open kernel modules" in words
+    finally:
+        for host in hosts.values():
+            stand_ins.driver(host, None)
+
+
 def test_the_installer_is_silent_and_runs_once(lab, hosts, tmp_path):
     options = {
         "nvidia_driver_without_gpu": True,

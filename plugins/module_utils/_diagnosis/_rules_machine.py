@@ -325,6 +325,7 @@ RULES: Tuple[Rule, ...] = (
             r"invalid device function",
             r"cudaErrorNoKernelImageForDevice",
             r"cudaErrorInvalidDeviceFunction",
+            r"ptxas fatal.*Value '(?P<sm>sm_\w+)' is not defined",
         ),
         recovers=True,
         cause="This torch (or extension) holds no kernels for the GPU's architecture {sm}.",
@@ -519,6 +520,7 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"No space left on device",
             r"disk quota exceeded",
+            r"database or disk is full",
             r"PytorchStreamWriter failed writing file",
             r"inline_container\.cc.*unexpected pos",
             r"No usable temporary directory found",

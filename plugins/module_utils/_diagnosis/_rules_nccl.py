@@ -377,6 +377,7 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.8,
         signs=signs(
             r"peer access is not supported between these",
+            r"peer mapping resources exhausted",
             r"failed to open CUDA IPC handle",
             r"cudaIpc(?:Open|Get)MemHandle.*(?:fail|error)",
             r"doesn't support faster communication broadband via P2P",

@@ -544,6 +544,7 @@ RULES: Tuple[Rule, ...] = (
             r"client socket has timed out after \S+ while trying to connect to \(?(?P<host>[\w.:\[\]-]+?)[,:] "
             r"?(?P<port>\d+)\)?",
             r"connect\(\) timed out\. Original timeout",
+            r"DistStoreError: Socket Timeout",
             r"RendezvousConnectionError",
             r"connection to the C10d store has failed",
             r"client socket has failed to connect to any network address of \(?(?P<host>[\w.-]+), ?(?P<port>\d+)",

@@ -165,6 +165,8 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"too old version of GCC",
             r"unsupported GNU version",
+            r"(?:less than the minimum|greater than the maximum) required version by CUDA",
+            r"may be ABI-incompatible with PyTorch",
             r"gcc versions later than",
             r"C\+\+1[47] or later compatible compiler is required",
             r"unrecognized command line option .-std=c\+\+",
@@ -184,6 +186,7 @@ RULES: Tuple[Rule, ...] = (
             r"Python\.h: No such file",
             r"Ninja is required to load",
             r"ninja: (?:command )?not found",
+            r"command '\S*(?:ninja|gcc|g\+\+|cc)' failed: No such file",
             r"No such file or directory: '(?:ninja|gcc|g\+\+|c\+\+|cc|x86_64-linux-gnu-g\w+|cmake|which)'",
             r"command '\S*(?:gcc|g\+\+|cc)' failed: No such file",
             r"which: no (?:g\+\+|gcc|ninja|c\+\+)",
@@ -376,7 +379,7 @@ RULES: Tuple[Rule, ...] = (
             r"No slot '?\d+'? specified on host",
             r"host(?:name)? '?\S+'? not found in hostfile",
             r"unable to parse hostfile",
-            r"Invalid rank \d+, rank should be",
+            r"Invalid rank -?\d+, rank should be",
             r"Invalid rank requested ?: \d+/\d+",
             sign(
                 r"rank \d+ .{0,20}(?:>=|must be (?:less|smaller) than|out of range).{0,20}world.?size",
@@ -385,7 +388,7 @@ RULES: Tuple[Rule, ...] = (
             ),
             r"(?:node_rank|node rank).{0,40}(?:must be|out of range|invalid|>=)",
             r"(?:num_processes|num_machines|machine_rank|main_process_ip).{0,60}(?:must|need|required|should|cannot)",
-            r"manually pass in --?\w*(?:main_process|num_|machine_rank)",
+            r"manually pass in [`'\"]?--?\w*(?:main_process|num_|machine_rank)",
             r"(?:must|need to) (?:specify|pass|provide|set) .{0,20}(?:main_process_ip|main_process_port|machine_rank"
             r"|num_processes|rdzv_endpoint)",
             r"Unsupported nproc_per_node",

@@ -46,7 +46,7 @@ options:
     elements: path
     default: [/, /tmp, /var/lib/torchfleet]
   revision_roots:
-    description: Folders of which each subfolder is a tree of code to compare.
+    description: Folders of which each subfolder that is not hidden is a tree of code to compare.
     type: list
     elements: path
     default: [/var/lib/torchfleet/work]
@@ -613,7 +613,8 @@ def revision(folder: str, deadline: float) -> Optional[Dict[str, Any]]:
 
 def gather_revisions(roots: Sequence[str], paths: Sequence[str], seconds: float) -> Dict[str, Any]:
     deadline = time.monotonic() + seconds
-    trees = [os.path.join(root, name) for root in roots for name in listdir(root)]
+    # Hidden folders are where sync keeps its releases; the tree beside them is a link to the one in use.
+    trees = [os.path.join(root, name) for root in roots for name in listdir(root) if not name.startswith(".")]
     found = {path: revision(path, deadline) for path in [*trees, *paths]}
     return {path: tree for path, tree in found.items() if tree is not None}
 

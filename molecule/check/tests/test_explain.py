@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 
 import pytest
-from test_check import LISTEN, NO_NFT, nft, shell, shlex
+from test_check import LISTEN, NO_NFT, check, nft, shell, shlex
 
 # Short patience, so that a run that waits in vain ends soon.
 INIT = """
@@ -183,3 +183,8 @@ def test_logs_of_other_origin_ask_nobody(lab, tmp_path):
     assert "on the cluster now" not in done.output
     done = lab.playbook("explain", cwd=tmp_path, explain_path=str(tmp_path / "other.log"), explain_probe=True)
     assert "port_in_use, not so on the cluster now: " in done.output
+
+
+def test_what_runs_leave_on_the_nodes_is_no_finding(lab, tmp_path):
+    done, report = check(lab, tmp_path)
+    assert report["findings"] == [], done.output

@@ -209,3 +209,13 @@ def test_one_gatherer_that_breaks_does_not_take_the_rest_along(monkeypatch):
         "gpu": {"failed": True, "msg": "ZeroDivisionError: division by zero"},
         "nccl": {"python": "/p"},
     }
+
+
+def test_the_releases_that_sync_keeps_are_no_trees_of_their_own(tmp_path):
+    release = tmp_path / ".digits.releases" / "ab12.1795263495346175273"
+    release.mkdir(parents=True)
+    (release / "train.py").write_text("print(1)")
+    (tmp_path / "digits").symlink_to(release)
+    found = system_facts.gather_revisions([str(tmp_path)], [], 60)
+    assert list(found) == [str(tmp_path / "digits")]
+    assert list(found[str(tmp_path / "digits")]["listing"]) == ["train.py"]

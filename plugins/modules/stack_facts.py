@@ -173,7 +173,8 @@ def find_toolkits(module: AnsibleModule) -> List[Dict[str, Any]]:
 
 
 def find_shell_lines(home: str) -> List[Dict[str, Any]]:
-    patterns = [*SHELL_FILES, *[os.path.join(glob.escape(one), name) for one in {"/root", home} for name in HOME_FILES]]
+    homes = ["/root", home]
+    patterns = [*SHELL_FILES, *[os.path.join(glob.escape(one), name) for one in homes for name in HOME_FILES]]
     found: List[_software.ShellLine] = []
     for path in sorted({path for pattern in patterns for path in glob.glob(pattern)}):
         found += _software.library_path_lines(path, read(path))

@@ -193,6 +193,9 @@ class ActionModule(ActionBase):
                 return self._result("unreachable", answer, problem)
             state = answer["state"]
             self._take(answer)
+            if stopped and answer["status"] == "lost":
+                # Killed by our own order, with nothing written: that is no cause of anything.
+                answer.update(status="exited", exit={"signal": signal.SIGKILL, "stopped": True})
             if not self._full and answer["free"] is not None and answer["free"] < ROOM:
                 self._full = True
                 self._display.warning(f"{self._node}: the disk is full: lines of the run are lost there from now on")

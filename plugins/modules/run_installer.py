@@ -8,12 +8,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: run_installer
-short_description: Run a self-extracting installer into a folder, once
+short_description: Run a self-extracting installer, or unpack an archive, into a folder, once
 version_added: 0.1.0
 author:
   - The torchfleet authors (@torchfleet)
 description:
-  - Runs an installer (conda's, a CUDA C(.run) file) that fills one folder, and remembers which one filled it.
+  - Runs an installer (conda's, a CUDA C(.run) file) that fills one folder, or unpacks an archive into it, and remembers
+    which one filled it.
   - An installation that was cut off, or failed, is taken away and begun anew. A folder that something else made is left
     alone.
 options:
@@ -25,7 +26,11 @@ options:
     description: What makes it silent and names the folder.
     type: list
     elements: str
-    required: true
+    default: []
+  unpack:
+    description: O(installer) is a tar archive, whose one top folder becomes O(target). It is not run.
+    type: bool
+    default: false
   target:
     description: The folder that it fills.
     type: path
@@ -78,9 +83,12 @@ foreign:
 """
 
 import errno
+import lzma
 import os
 import shutil
 import socket
+import tarfile
+from typing import Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -102,7 +110,8 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "installer": {"type": "path", "required": True},
-            "arguments": {"type": "list", "elements": "str", "required": True},
+            "arguments": {"type": "list", "elements": "str", "default": []},
+            "unpack": {"type": "bool", "default": False},
             "target": {"type": "path", "required": True},
             "sha256": {"type": "str", "required": True},
             "provides": {"type": "str", "required": True},
@@ -140,7 +149,7 @@ def main() -> None:
         elif os.path.isdir(target):
             shutil.rmtree(aside, ignore_errors=True)
             os.rename(target, aside)
-        code, out, err = module.run_command(["/bin/sh", params["installer"], *params["arguments"]])
+        code, out, err = fill(module, target)
         if code or not os.path.exists(provided):
             give_back(target, aside, marker)
             words = [line.strip() for line in (out + "\n" + err).splitlines() if line.strip()]
@@ -155,6 +164,46 @@ def main() -> None:
         full = "the disk is full: make room" if error.errno == errno.ENOSPC else str(error.strerror)
         module.fail_json(msg=f"{host}: {target}: {full}")
     module.exit_json(changed=True, target=target, foreign=False)
+
+
+def fill(module: AnsibleModule, target: str) -> Tuple[int, str, str]:
+    params = module.params
+    if not params["unpack"]:
+        done: Tuple[int, str, str] = module.run_command(["/bin/sh", params["installer"], *params["arguments"]])
+        return done
+    try:
+        with tarfile.open(params["installer"]) as archive:
+            unpack(archive, target)
+            while archive.fileobj is not None and archive.fileobj.read(1 << 20):
+                pass  # to the end of the stream, which tells whether it is whole
+    except (tarfile.TarError, lzma.LZMAError, EOFError, ValueError) as error:
+        return 1, "", f"the archive cannot be unpacked: {error}"
+    return 0, "", ""
+
+
+def below(name: str) -> str:
+    """A path in the archive without its top folder. Raises ValueError where it leads elsewhere."""
+    path = os.path.normpath(name)
+    if os.path.isabs(path) or path.split(os.sep)[0] == os.pardir:
+        raise ValueError(f"{name} lies outside of it")
+    return path.partition(os.sep)[2]
+
+
+def unpack(archive: tarfile.TarFile, target: str) -> None:
+    """Files, folders and links below the archive's one top folder. Raises ValueError where one leads out of it."""
+    os.makedirs(target, exist_ok=True)
+    for member in archive:
+        if member.issym():
+            below(os.path.join(os.path.dirname(member.name), member.linkname))
+        elif member.islnk():
+            member.linkname = below(member.linkname)
+        elif not (member.isreg() or member.isdir()):
+            continue
+        member.name = below(member.name)
+        member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        if member.name:
+            archive.extract(member, target)
 
 
 def give_back(target: str, aside: str, marker: str) -> None:

@@ -131,6 +131,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils import _files
 # Bit 24 of a capability set, linux/capability.h.
 CAP_SYS_RESOURCE = 1 << 24
 
+SLACK = 5.0  # seconds for the agent to end by itself once the grace is over
 PREPARED = "prepared.json"  # a launch that was laid out, until it begins
 
 
@@ -275,7 +276,7 @@ def start(module: AnsibleModule) -> None:
             f"User={account.pw_name}",
             "WorkingDirectory=/",
             "KillMode=mixed",  # the agent passes the polite signal on; what then remains is killed
-            f"TimeoutStopSec={max(params['stop_grace'], 0.001)}",  # 0 would be without end
+            f"TimeoutStopSec={params['stop_grace'] + SLACK}",  # the agent keeps the grace itself, and lives to report
             "OOMPolicy=continue",  # the rank that was killed is to be named, not the unit
             "TasksMax=infinity",
         ]

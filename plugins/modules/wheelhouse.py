@@ -14,7 +14,7 @@ author:
   - The torchfleet authors (@torchfleet)
 description:
   - Runs on the controller, whose pip fetches requirements and what they depend on for the nodes' Python and platform,
-    which may be other ones than its own.
+    which may be other ones than its own; or, with O(python), on one of the nodes for all that are like it.
   - What is wanted has a folder of its own below O(path). It is there whole or not at all, and is not fetched again.
 options:
   path:
@@ -33,6 +33,11 @@ options:
     type: list
     elements: str
     default: []
+  python:
+    description:
+      - An interpreter with pip that is like those that will install. Nothing is then asked for in another's name, and
+        what is published as source alone comes out as a wheel.
+    type: path
   python_version:
     description: The nodes' Python.
     type: str
@@ -104,6 +109,7 @@ bytes:
 import json
 import os
 import shutil
+import socket
 import sys
 from typing import Any, Dict, List, Tuple
 
@@ -114,18 +120,20 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils import _files, 
 
 def pip(module: AnsibleModule, options: List[str], packages: List[str], folder: str) -> None:
     params = module.params
-    command = [sys.executable, "-m", "pip", "download", "--no-input", "--disable-pip-version-check", "--quiet"]
-    command += ["--dest", folder, *options]
+    command = [params["python"] or sys.executable, "-m", "pip", *options]
+    command += ["--no-input", "--disable-pip-version-check", "--quiet"]
     if params["index_url"]:
         command += ["--index-url", params["index_url"]]
     for url in params["extra_index_urls"]:
         command += ["--extra-index-url", url]
     for link in [folder, *params["find_links"]]:
         command += ["--find-links", link]
-    code, out, err = module.run_command([*command, "--", *packages])
+    # A small /tmp is common on servers.
+    code, out, err = module.run_command([*command, "--", *packages], environ_update={"TMPDIR": params["path"]})
     if code:
+        where = socket.gethostname() if params["python"] else "this controller"
         module.fail_json(
-            msg=f"{', '.join(packages)} could not be collected on this controller for Python "
+            msg=f"{', '.join(packages)} could not be collected on {where} for Python "
             f"{params['python_version']}: {_wheelhouse.last_words(out + err)}",
             stderr=err,
         )
@@ -143,6 +151,7 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "packages": {"type": "list", "elements": "str", "required": True},
             "sources": {"type": "list", "elements": "str", "default": []},
+            "python": {"type": "path"},
             "python_version": {"type": "str", "required": True},
             "machine": {"type": "str", "default": "x86_64"},
             "glibc": {"type": "list", "elements": "str", "default": ["2.28"]},
@@ -168,10 +177,12 @@ def main() -> None:
         try:
             os.makedirs(part, exist_ok=True)
             wheels, sources = _wheelhouse.split_sources(params["packages"], params["sources"])
-            if wheels:
-                pip(module, target, wheels, part)
+            if wheels and params["python"]:
+                pip(module, ["wheel", "--wheel-dir", part], wheels, part)
+            elif wheels:
+                pip(module, ["download", "--dest", part, *target], wheels, part)
             if sources:
-                pip(module, ["--no-deps", "--no-binary=:all:"], sources, part)
+                pip(module, ["download", "--dest", part, "--no-deps", "--no-binary=:all:"], sources, part)
             _files.replace(os.path.join(part, _wheelhouse.WANTED), json.dumps(wanted, indent=2, sort_keys=True) + "\n")
             shutil.rmtree(folder, ignore_errors=True)
             os.rename(part, folder)

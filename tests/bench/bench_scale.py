@@ -34,7 +34,8 @@ PREFIX = "tfbench-scale"
 FILES = 20000
 RATE = "100mbit"
 MEGABYTES = 32
-ROLES = ("-t", "hosts,ssh_trust,nccl_env")
+# Each login of the mesh is given longer than on nodes that have cores of their own.
+ROLES = ("-t", "hosts,ssh_trust,nccl_env", "-e", "ssh_trust_verify_timeout=60")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -106,6 +107,35 @@ def kill_launcher(node):
 def kill_agent(run):
     agent = json.loads(run.hosts["node2"].file(f"{RUNS}/{run.run.name}/agent.json").content_string)
     run.hosts["node2"].check_output(f"kill -9 {agent['pid']}")
+
+
+def set_links(lab, node, state):
+    line = f'cd /sys/class/net; for link in e*; do ip link set "$link" {state}; done'
+    lab.podman("exec", f"{lab.prefix}-{node}", "sh", "-c", line)
+
+
+def cut_network(run):
+    set_links(run.lab, "node2", "down")
+
+
+def mend_network(lab):
+    set_links(lab, "node2", "up")
+
+
+def power_off(run):
+    run.lab.podman("kill", f"{run.lab.prefix}-node3")
+
+
+def reachable(lab, node):
+    subprocess.run(
+        ["ssh", "-F", str(lab.folder / "ssh_config"), "-O", "exit", lab.nodes[node]["ansible_host"]],
+        check=False,
+        capture_output=True,
+    )
+    try:
+        return lab.host(node).run("true").rc == 0
+    except RuntimeError:
+        return False
 
 
 def interrupt(run):

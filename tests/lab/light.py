@@ -18,7 +18,6 @@ from typing import Any
 import yaml
 
 PODMAN = "/var/lib/torchfleet-lab/podman.sh"
-# That of role lab: who takes the last lab down removes the engine.
 LABEL = "torchfleet.lab"
 REPOSITORY = "localhost/torchfleet-lab"
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,31 +53,35 @@ class LightNodes:
             raise RuntimeError(f"podman {' '.join(args[:2])}: {done.stderr.strip()}")
         return done.stdout
 
+    def base(self, playbook: str) -> None:
+        """A lab of one node, up or down: it brings the engine and its image, and both stay while it is there."""
+        settings = {
+            "lab_prefix": f"{self.prefix}-base",
+            "lab_node_count": 1,
+            "lab_inventory_dir": str(self.folder / "base"),
+        }
+        ansible = str(Path(sys.executable).parent / "ansible-playbook")
+        command = [ansible, str(ROOT / "playbooks" / f"{playbook}.yml"), "-e", json.dumps(settings)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{playbook}: {done.stdout[-3000:]}")
+
     def image(self) -> str:
-        """The lab's base image; the first time, a lab of one node makes it."""
         listed = ["images", "--filter", f"reference={REPOSITORY}:bookworm-*", "--format", "{{.Repository}}:{{.Tag}}"]
-        if not Path(PODMAN).exists() or not self.podman(*listed).split():
-            ansible = str(Path(sys.executable).parent / "ansible-playbook")
-            settings = json.dumps(
-                {"lab_prefix": self.prefix, "lab_node_count": 1, "lab_inventory_dir": str(self.folder / "lab")}
-            )
-            for name in ("lab_up", "lab_down"):
-                subprocess.run(
-                    [ansible, str(ROOT / "playbooks" / f"{name}.yml"), "-e", settings], check=True, capture_output=True
-                )
         return self.podman(*listed).split()[0]
 
     def __enter__(self) -> LightNodes:
         try:
             return self._bring_up()
         except BaseException:
-            self.take_down()
+            self.__exit__()
             raise
 
     def _bring_up(self) -> LightNodes:
         self.folder.mkdir(parents=True, exist_ok=True)
-        image = self.image()
+        self.base("lab_up")
         self.take_down()
+        image = self.image()
         if not self.key.exists():
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key)], check=True)
         public = self.key.with_suffix(".pub").read_text(encoding="utf-8").strip()
@@ -136,7 +139,9 @@ class LightNodes:
             self.podman("network", "rm", "--force", network)
 
     def __exit__(self, *_error: object) -> None:
-        self.take_down()
+        if Path(PODMAN).exists():
+            self.take_down()
+        self.base("lab_down")
         for path in (self.inventory, self.key, self.key.with_suffix(".pub"), self.known):
             path.unlink(missing_ok=True)
         if self.folder.exists() and not os.listdir(self.folder):

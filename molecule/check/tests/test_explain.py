@@ -153,7 +153,8 @@ def test_a_run_that_fails_is_explained_and_confirmed(lab, hosts, tmp_path, name)
     if broken.seen:
         assert first["probe"]["result"]["confirmed"] is broken.confirmed, told.output
         assert broken.seen in first["probe"]["result"]["sentence"]
-        assert f"{broken.label}, so it is on the cluster now: " in told.output
+        for done in (run, told):  # at the end of the launch itself, and when asked again
+            assert f"{broken.label}, so it is on the cluster now: " in done.output
         page = next((tmp_path / "runs").glob("*/report.html")).read_text(encoding="utf-8")
         assert "confirmed on the cluster: " in page
 

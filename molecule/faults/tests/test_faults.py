@@ -6,11 +6,26 @@ import os
 import re
 import resource
 import signal
-import subprocess
 import time
 
 import pytest
-from faults import RUNS, SCRIPT, Run, alive, interrupt, keep, kill_agent, kill_launcher, on_rank_one, suffer, until
+from faults import (
+    RUNS,
+    SCRIPT,
+    Run,
+    alive,
+    cut_network,
+    interrupt,
+    keep,
+    kill_agent,
+    kill_launcher,
+    mend_network,
+    on_rank_one,
+    power_off,
+    reachable,
+    suffer,
+    until,
+)
 
 LINES = """
 import os, sys, time
@@ -43,14 +58,6 @@ def kill_head(run):
     run.hosts["node1"].check_output("pkill -9 -u alice")
 
 
-def cut_network(run):
-    run.lab.podman("exec", f"{run.lab.prefix}-node2", "sh", "-c", "ip link set eth0 down; ip link set eth1 down")
-
-
-def power_off(run):
-    run.lab.podman("kill", f"{run.lab.prefix}-node3")
-
-
 CASES = {
     "script raises on one rank": (on_rank_one("USR1"), "rank 1 on node2 failed first: exit status 1", ()),
     "kill -9 of a rank": (on_rank_one("KILL"), "rank 1 on node2 failed first: killed by SIGKILL", ()),
@@ -77,7 +84,7 @@ def test_a_fault_is_seen_named_and_cleaned_up(lab, hosts, tmp_path, work, result
         assert results[name]["seen"] < (30 if gone else 10)
     finally:
         if name == "network of a node cut":
-            run.lab.podman("exec", f"{lab.prefix}-node2", "sh", "-c", "ip link set eth0 up; ip link set eth1 up")
+            mend_network(lab)
         if name == "node powered off":
             run.lab.podman("start", f"{lab.prefix}-node3")
         if run.process.poll() is None:
@@ -85,18 +92,6 @@ def test_a_fault_is_seen_named_and_cleaned_up(lab, hosts, tmp_path, work, result
     if gone:
         until(lambda: reachable(lab, gone[0]), 90, 1)
         until(lambda: not alive(hosts[gone[0]]), 60)
-
-
-def reachable(lab, node):
-    subprocess.run(
-        ["ssh", "-F", str(lab.folder / "ssh_config"), "-O", "exit", lab.nodes[node]["ansible_host"]],
-        check=False,
-        capture_output=True,
-    )
-    try:
-        return lab.host(node).run("true").rc == 0
-    except RuntimeError:
-        return False
 
 
 def test_a_run_outlives_a_killed_controller_and_is_stopped(lab, hosts, tmp_path, work, results):

@@ -8,8 +8,29 @@ import re
 import signal
 
 import pytest
-from faults import RUNS, SCRIPT, Run, alive, interrupt, keep, kill_launcher, on_rank_one, suffer, until
+from faults import (
+    RUNS,
+    SCRIPT,
+    Run,
+    alive,
+    cut_network,
+    interrupt,
+    keep,
+    kill_launcher,
+    mend_network,
+    on_rank_one,
+    reachable,
+    suffer,
+    until,
+)
 from test_conformance import EQUAL, assert_nothing_left, variables_of
+
+
+def kill_head(run):
+    """All of the run there at once, the supervisor with it."""
+    pids = re.findall(r"^/proc/(\d+)/", alive(run.hosts["node1"]), re.MULTILINE)
+    run.hosts["node1"].run(f"kill -9 {' '.join(pids)}")
+
 
 LAUNCHERS = [
     "torchrun",
@@ -57,6 +78,36 @@ def test_a_fault_is_seen_named_and_cleaned_up(lab, hosts, tmp_path, script, name
     finally:
         if run.process.poll() is None:
             os.killpg(run.process.pid, signal.SIGKILL)
+
+
+# Where the head starts the ranks of all nodes, it is the launcher's own connections that break as well.
+@pytest.mark.parametrize("launcher", ["mpirun", "deepspeed-pdsh", "accelerate_pdsh", "colossalai-cli"])
+def test_a_node_that_the_head_reaches_no_more_is_named(lab, hosts, tmp_path, script, launcher):
+    run = Run(lab, hosts, tmp_path, script, "-", **{**variables_of(launcher), **EQUAL})
+    try:
+        run.wait_for("node2:1 | step 20", 120)
+        found, said = suffer(run, cut_network, ("node2",))
+        keep("faults-launchers.json", {f"{launcher}: network of a node cut": found})
+        assert found["code"] != 0
+        assert "node2 no longer answers" in said
+        assert found["seen"] < 30
+    finally:
+        mend_network(lab)
+        if run.process.poll() is None:
+            os.killpg(run.process.pid, signal.SIGKILL)
+    until(lambda: reachable(lab, "node2"), 90, 1)
+    until(lambda: not alive(hosts["node2"]), 60)
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "deepspeed-pdsh", "accelerate_pdsh", "colossalai-cli"])
+def test_a_head_that_loses_all_of_the_run_is_named(lab, hosts, tmp_path, script, launcher):
+    run = Run(lab, hosts, tmp_path, script, "-", **{**variables_of(launcher), **EQUAL})
+    run.wait_for("node2:1 | step 20", 120)
+    found, said = suffer(run, kill_head)
+    keep("faults-launchers.json", {f"{launcher}: kill -9 of all on the head": found})
+    assert found["code"] != 0
+    assert re.search("(rank|launcher|supervisor).*node1|node1: the supervisor", said), said
+    assert_nothing_left(hosts, run.run.name)
 
 
 @pytest.mark.parametrize(

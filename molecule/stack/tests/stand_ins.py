@@ -6,6 +6,8 @@ They take the same options and leave the same files; what they install does noth
 from __future__ import annotations
 
 import hashlib
+import io
+import tarfile
 from pathlib import Path
 
 CONDA = r"""#!/bin/sh
@@ -105,6 +107,22 @@ def write(path: Path, text: str) -> dict[str, str]:
     """The file as an installer variable has it."""
     path.write_text(text, encoding="utf-8")
     return {"src": str(path), "sha256": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def archive(path: Path, version: str, cut: int = 0) -> dict[str, str]:
+    """As NVIDIA's archive of cuDNN is laid out; without its last bytes, if wanted, and with the hash of what is left."""
+    top = path.name.partition(".")[0] + "-linux-x86_64-" + version
+    with tarfile.open(path, "w:xz") as stream:
+        for name, text in (("include/cudnn_version.h", version + "\n"), ("lib/libcudnn.so.9", "a library\n" * 500)):
+            entry = tarfile.TarInfo(f"{top}/{name}")
+            entry.size = len(text)
+            stream.addfile(entry, io.BytesIO(text.encode()))
+        link = tarfile.TarInfo(f"{top}/lib/libcudnn.so")
+        link.type, link.linkname = tarfile.SYMTYPE, "libcudnn.so.9"
+        stream.addfile(link)
+    content = path.read_bytes()[: -cut or None]
+    path.write_bytes(content)
+    return {"src": str(path), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def package(host, name: str, version: str) -> None:

@@ -21,7 +21,7 @@ def installers(tmp_path_factory):
 def bare(hosts):
     yield
     for host in hosts.values():
-        host.run_test("rm -rf /usr/local/cuda* /opt/torchfleet/cuda-* /etc/profile.d/torchfleet-cuda.sh")
+        host.run_test("rm -rf /usr/local/cuda* /opt/torchfleet/cuda-* /opt/torchfleet/cudnn /etc/profile.d/torchfleet-cuda.sh")
 
 
 def cuda(lab, *flags, **variables):
@@ -43,6 +43,25 @@ def test_two_toolkits_side_by_side(lab, hosts, installers):
     done, _words = cuda(lab, **{**options, "cuda_versions": ["11.8", "12.6"]})
     assert done.code == 0, done.output
     assert hosts["node1"].check_output("readlink /usr/local/cuda") == "/usr/local/cuda-11.8"
+
+
+def test_an_archive_has_a_folder_of_its_own(lab, hosts, installers, tmp_path):
+    """Laid out as NVIDIA's archive of cuDNN is; made here."""
+    options = {"cuda_method": "run", "cuda_installers": installers, "cuda_versions": ["12.6"], "cuda_room": 0}
+    archives = {"cudnn": stand_ins.archive(tmp_path / "cudnn.tar.xz", "9.8.0")}
+    assert cuda(lab, "--check", **options, cuda_archives=archives)[0].code == 0
+    done, _words = cuda(lab, **options, cuda_archives=archives)
+    assert done.code == 0, done.output
+    for host in hosts.values():
+        assert host.file("/opt/torchfleet/cudnn/include/cudnn_version.h").content_string == "9.8.0\n"
+        library = host.check_output("readlink -f /opt/torchfleet/cudnn/lib/libcudnn.so")
+        assert library == "/opt/torchfleet/cudnn/lib/libcudnn.so.9"
+    assert set(cuda(lab, **options, cuda_archives=archives)[0].changed().values()) == {0}
+    broken = stand_ins.archive(tmp_path / "broken.tar.xz", "9.9.0", cut=200)
+    done, words = cuda(lab, **options, cuda_archives={"cudnn": broken})
+    assert done.code != 0
+    assert "failed (1), and /opt/torchfleet/cudnn is as it was: the archive cannot be unpacked" in words
+    assert hosts["node1"].file("/opt/torchfleet/cudnn/include/cudnn_version.h").content_string == "9.8.0\n"
 
 
 def test_no_room_changes_nothing(lab, hosts, installers):

@@ -71,7 +71,7 @@ def test_torch_from_a_wheelhouse_with_the_network_cut(lab, hosts, cache):
     options = {
         "torchfleet_stack": {"torch": "2.13.0"},
         "pytorch_extra_packages": ["numpy==2.3.3"],
-        "pytorch_wheelhouse_build": True,
+        "pytorch_fetch": "controller",
         "pytorch_wheelhouse_cache": str(cache),
     }
     with cut_off(lab, hosts):
@@ -83,6 +83,24 @@ def test_torch_from_a_wheelhouse_with_the_network_cut(lab, hosts, cache):
         done, _words = provision(lab, **options)
         assert done.code == 0, done.output
         assert set(done.changed().values()) == {0}
+
+
+def test_one_node_fetches_for_all(lab, hosts):
+    """The others know no index and have no way out; what the first one gathered reaches them."""
+    for host in hosts.values():
+        host.run_test("rm -rf /opt/torchfleet; rm -rf /root/.cache/pip")
+    options = {"torchfleet_stack": {"torch": "2.13.0"}, "pytorch_fetch": "once"}
+    with cut_off(lab, {name: host for name, host in hosts.items() if name != "node1"}):
+        done, _words = provision(lab, **options)
+        assert done.code == 0, done.output
+        for host in hosts.values():
+            assert host.check_output(f"{PYTHON} -c 'import torch; print(torch.__version__)'").startswith("2.13.0")
+        assert not hosts["node1"].file("/opt/torchfleet/wheelhouse.collected").exists
+        done, _words = provision(lab, **options)
+        assert set(done.changed().values()) == {0}
+        done, words = provision(lab, **{**options, "pytorch_fetch": "each"}, pytorch_extra_packages=["six==1.17.0"])
+        assert done.code != 0
+        assert "node2: six==1.17.0 could not be installed from the package index" in words
 
 
 def test_a_torchvision_of_another_build_is_found_out(lab, hosts):
@@ -99,7 +117,10 @@ def test_a_torchvision_of_another_build_is_found_out(lab, hosts):
 
 def test_no_internet_and_no_wheelhouse(lab, hosts):
     with cut_off(lab, hosts):
-        done, words = provision(lab, pytorch_extra_packages=["six==1.17.0"])
+        done, words = provision(lab, pytorch_extra_packages=["six==1.17.0"], pytorch_fetch="once")
+        assert done.code != 0
+        assert "six==1.17.0 could not be collected on node1 for Python 3.11.2: " in words
+        done, words = provision(lab, pytorch_extra_packages=["six==1.17.0"], pytorch_fetch="each")
     assert done.code != 0
     assert "six==1.17.0 could not be installed from the package index" in words
 
@@ -118,7 +139,7 @@ def test_each_file_of_an_index_is_fetched_once(lab, hosts, cache, tmp_path):
             lab,
             pytorch_cuda="cpu",
             pytorch_official_index=url,
-            pytorch_wheelhouse_build=True,
+            pytorch_fetch="controller",
             pytorch_wheelhouse_cache=str(tmp_path / "wheels"),
         )
         assert done.code == 0, done.output

@@ -128,12 +128,15 @@ def run(run_dir: str) -> int:
     with contextlib.suppress(OSError), open(room, "wb") as stream:
         stream.write(b"\0" * RESERVE)  # for the exit record, should the disk be full by then
     ending = {"stopped": False, "timed_out": False}
+    grace: List[float] = []  # when it is over, once the end was ordered
     raise_limits()
     log = open(os.path.join(run_dir, "logs", "launcher.log"), "ab", buffering=0)  # noqa: SIM115 (to the very end)
     launcher: Optional[subprocess.Popen[bytes]] = None
 
     def end(_number: int, _frame: Any) -> None:
         ending["stopped"] = True
+        if not grace:
+            grace.append(time.monotonic() + float(plan.get("stop_grace", 10)))
         # Ranks that came over ssh are told here: some launchers pass nothing on.
         for pid in living_ranks(run_dir) if plan.get("peers") else ():
             with contextlib.suppress(OSError):
@@ -167,19 +170,14 @@ def run(run_dir: str) -> int:
     if ending["stopped"]:  # told so before there was a launcher to tell
         end(0, None)
     try:
-        status = wait(launcher, run_dir, plan)
+        status = wait(launcher, run_dir, plan, grace)
     except subprocess.TimeoutExpired as expired:
         if isinstance(expired, LeaseExpired):
             note(run_dir, f"ended by its lease: no controller asked for {plan['lease']:.0f} s (launch_lease)")
         else:
             ending["timed_out"] = True
         end(0, None)
-        try:
-            status = launcher.wait(plan.get("stop_grace", 10))
-        except subprocess.TimeoutExpired:
-            launcher.kill()
-            status = launcher.wait()
-            sweep(run_dir, signal.SIGKILL)  # its ranks may have sessions of their own
+        status = wait(launcher, run_dir, plan, grace)
     record = {
         "code": status if status >= 0 else None,
         "signal": -status if status < 0 else None,
@@ -248,13 +246,22 @@ class LeaseExpired(subprocess.TimeoutExpired):
     """No controller asked for too long."""
 
 
-def wait(launcher: Any, run_dir: str, plan: Dict[str, Any]) -> int:
-    """The launcher's status. Raises TimeoutExpired at the time limit, LeaseExpired where nobody asks any more."""
+def wait(launcher: Any, run_dir: str, plan: Dict[str, Any], grace: List[float]) -> int:
+    """The launcher's status; it is killed where it outlives the grace. While no end is ordered, raises TimeoutExpired
+    at the time limit, LeaseExpired where nobody asks any more.
+    """
     limit, lease = plan.get("time_limit") or float("inf"), plan.get("lease") or float("inf")
     begun = asked = time.monotonic()
     mark = None
     while True:
         now = time.monotonic()
+        if grace and now >= grace[0]:
+            # Here, and not by systemd, which would take this process too, and with it the word of how the run ended.
+            launcher.kill()
+            sweep(run_dir, signal.SIGKILL)  # its ranks may have sessions of their own
+            return int(launcher.wait())
+        if grace:
+            limit = lease = float("inf")
         try:
             changed = os.stat(os.path.join(run_dir, "asked")).st_mtime
         except OSError:
@@ -266,7 +273,8 @@ def wait(launcher: Any, run_dir: str, plan: Dict[str, Any]) -> int:
         if now - asked >= lease:
             raise LeaseExpired(plan["argv"], lease)
         try:
-            status: int = launcher.wait(min(LOOK_SECONDS, limit - (now - begun), lease - (now - asked)))
+            seconds = min(LOOK_SECONDS, limit - (now - begun), lease - (now - asked), *(end - now for end in grace))
+            status: int = launcher.wait(seconds)
             return status
         except subprocess.TimeoutExpired:
             continue

@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -105,3 +108,69 @@ def test_a_folder_of_something_else_is_not_touched(call, tmp_path):
 def test_too_little_room_is_said_before_it_starts(call, tmp_path):
     assert "are wanted: make room" in call(room=10**18)["msg"]
     assert not (tmp_path / "calls").exists()
+
+
+def packed(path: Path, *members: tuple[str, bytes, str]) -> None:
+    """A tar archive: name, type and content, or a link's target."""
+    with tarfile.open(path, "w:xz") as stream:
+        for name, kind, text in members:
+            entry = tarfile.TarInfo(name)
+            entry.type = kind
+            if kind == tarfile.REGTYPE:
+                entry.size = len(text)
+            else:
+                entry.linkname = text
+            stream.addfile(entry, io.BytesIO(text.encode()))
+
+
+GOOD_ARCHIVE = [
+    ("top-1.0/bin/tool", tarfile.REGTYPE, "1\n"),
+    ("top-1.0/bin/same", tarfile.LNKTYPE, "top-1.0/bin/tool"),
+    ("top-1.0/lib/tool", tarfile.SYMTYPE, "../bin/tool"),
+    ("top-1.0/device", tarfile.CHRTYPE, ""),
+]
+
+
+def test_an_archive_is_unpacked_without_its_top_folder(call, tmp_path):
+    path = tmp_path / "archive.tar.xz"
+    packed(path, *GOOD_ARCHIVE)
+    archive = {"installer": str(path), "unpack": True, "arguments": []}
+    assert call(**archive)["changed"]
+    assert tool(tmp_path) == "1"
+    assert os.path.samefile(tmp_path / "target/bin/same", tmp_path / "target/bin/tool")
+    assert os.readlink(tmp_path / "target/lib/tool") == "../bin/tool"
+    assert not (tmp_path / "target/device").exists()
+    assert not call(**archive)["changed"]
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        ("../outside", tarfile.REGTYPE, "x"),
+        ("/outside", tarfile.REGTYPE, "x"),
+        ("top-1.0/link", tarfile.SYMTYPE, "../../outside"),
+        ("top-1.0/link", tarfile.SYMTYPE, "/etc/passwd"),
+        ("top-1.0/link", tarfile.LNKTYPE, "../outside"),
+    ],
+)
+def test_an_archive_that_leads_out_of_its_folder_is_refused(call, tmp_path, member):
+    (tmp_path / "outside").write_text("kept", encoding="utf-8")
+    path = tmp_path / "archive.tar.xz"
+    packed(path, *GOOD_ARCHIVE, member)
+    answer = call(installer=str(path), unpack=True, arguments=[])
+    assert answer["failed"]
+    assert "outside of it" in answer["msg"]
+    assert (tmp_path / "outside").read_text(encoding="utf-8") == "kept"
+    assert not (tmp_path / "target").exists()
+
+
+def test_an_archive_that_was_cut_off_leaves_the_folder_as_it_was(call, tmp_path):
+    path = tmp_path / "archive.tar.xz"
+    packed(path, *GOOD_ARCHIVE)
+    archive = {"installer": str(path), "unpack": True, "arguments": []}
+    call(**archive)
+    path.write_bytes(path.read_bytes()[:-60])
+    answer = call(**archive, sha="b" * 64)
+    assert answer["failed"]
+    assert "cannot be unpacked" in answer["msg"]
+    assert tool(tmp_path) == "1"

@@ -178,6 +178,14 @@ def test_after_the_grace_all_that_the_launcher_started_is_killed(run: Run, grace
     until(lambda: gone(run.pids()[0]))
 
 
+def test_an_ordered_end_is_recorded_though_the_launcher_has_to_be_killed(run: Run) -> None:
+    agent = run.start("sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.05; done", stop_grace=0.2)
+    until(run.pids)
+    agent.terminate()
+    assert agent.wait(PATIENCE) == 128 + signal.SIGKILL
+    assert (run.end()["signal"], run.end()["stopped"]) == (signal.SIGKILL, True)
+
+
 def test_a_limit_that_is_not_reached_changes_nothing(run: Run) -> None:
     assert run.start("true", time_limit=1000).wait(PATIENCE) == 0
     assert run.end()["timed_out"] is False

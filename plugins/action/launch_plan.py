@@ -26,7 +26,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import
     to_dict,
 )
 from ansible_collections.torchfleet.cluster.plugins.module_utils._launchers import plan as make_plan
-from ansible_collections.torchfleet.cluster.plugins.module_utils._preflight import version_problems
+from ansible_collections.torchfleet.cluster.plugins.module_utils._preflight import uneven_gpus, version_problems
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _node_scripts, _runs
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import cluster_from_task_vars, members
 
@@ -146,6 +146,7 @@ class ActionModule(ActionBase):
         found = [f"{name}: {problem}" for name, report in reports.items() for problem in report.get("problems", ())]
         versions = {name: report.get("versions") or {} for name, report in reports.items()}
         found += version_problems(versions, list(args.get("packages") or []))
+        found += self._uneven(task_vars)
         notes = [
             f"{name}: {note}"
             for name, report in reports.items()
@@ -228,8 +229,18 @@ class ActionModule(ActionBase):
                 "times": {"planned": time.time()},
             }
             _runs.write_json(folder / _runs.MANIFEST, {**result["manifest"], "controller": _runs.controller()})
-            self._header(plan, folder, reports)
+            why = task_vars["hostvars"][host_of[cluster.head.name]].get("torchfleet_network_choice") or {}
+            self._header(plan, folder, reports, str(why.get("reason") or ""))
         return result
+
+    def _uneven(self, task_vars: Mapping[str, Any]) -> List[str]:
+        counts, reasons = {}, {}
+        for host in members(task_vars, self._templar):
+            facts = (task_vars["hostvars"][host["host"]].get("ansible_facts") or {}).get("torchfleet_gpu") or {}
+            known = host["gpus"] is not None and host["slots"] is None
+            counts[host["name"]] = len(host["gpus"]) if known else None
+            reasons[host["name"]] = str(facts.get("reason") or "")
+        return uneven_gpus(counts, reasons)
 
     def _reports(self, task_vars: Mapping[str, Any], cluster: Cluster) -> Dict[str, Mapping[str, Any]]:
         """What the preflight of each node said, by the node's name."""
@@ -291,7 +302,9 @@ class ActionModule(ActionBase):
         )
         return job, local_workdir
 
-    def _header(self, plan: LaunchPlan, folder: Path, reports: Mapping[str, Mapping[str, Any]]) -> None:
+    def _header(
+        self, plan: LaunchPlan, folder: Path, reports: Mapping[str, Mapping[str, Any]], why: str
+    ) -> None:
         slots: Dict[str, int] = {}
         for rank in plan.ranks:
             slots[rank.node] = slots.get(rank.node, 0) + 1
@@ -300,7 +313,8 @@ class ActionModule(ActionBase):
             f"Run {plan.run_id}: {plan.launcher} on {len(plan.nodes)} nodes, world size {plan.world_size} "
             f"({', '.join(f'{name} x{count}' for name, count in slots.items())}), torch {torch}\n"
             f"Network: {plan.transport}, master {plan.master_address}:{plan.master_port}, interfaces "
-            f"{', '.join(node.rank_env.get('GLOO_SOCKET_IFNAME', '?') + ' on ' + node.node for node in plan.nodes)}\n"
+            f"{', '.join(node.rank_env.get('GLOO_SOCKET_IFNAME', '?') + ' on ' + node.node for node in plan.nodes)}"
+            f"{f', because {why}' if why else ''}\n"
             f"Logs: {folder}",
             color="cyan",
         )

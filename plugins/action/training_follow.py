@@ -128,6 +128,7 @@ class ActionModule(ActionBase):
         self._agent: List[str] = []
         self._node = str(launch["nodes"][host]["node"])
         self._folder = Path(str(launch["folder"]))
+        self._plan = _runs.plan_of(_runs.read_manifest(self._folder))
         self._hangs = self._full = False
         self._sinks: Dict[str, LineSink] = {}
         self._offset = 0.0
@@ -257,6 +258,9 @@ class ActionModule(ActionBase):
     def _failure(self, answer: Mapping[str, Any]) -> str:
         """Why the run has to end, from what this node alone shows."""
         end = _outcome.node_end(self._node, answer, self._offset)
+        world = [] if self._plan.elastic else _outcome.world_problems(self._plan, end.ranks)
+        if world:
+            return world[0]
         # An elastic launcher deals the ranks of a failed round anew.
         failed = [rank for rank in end.ranks if rank.failed and not self._launch["elastic"]]
         if failed:

@@ -14,28 +14,8 @@ from typing import Any, Dict, List, Mapping, Optional
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _outcome
-from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import LaunchPlan, NodePlan, Rank, to_dict
+from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import LaunchPlan, to_dict
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _runs
-
-
-def plan_of(manifest: Mapping[str, Any]) -> LaunchPlan:
-    """The plan as the manifest has it: what the run is judged against."""
-    plan = manifest["plan"]
-    return LaunchPlan(
-        run_id=plan["run_id"],
-        launcher=plan["launcher"],
-        world_size=plan["world_size"],
-        master_address=plan["master_address"],
-        master_port=plan["master_port"],
-        transport=plan["transport"],
-        nodes=tuple(
-            NodePlan(node["node"], node["node_rank"], tuple(node["argv"]), node["env"], node["cwd"])
-            for node in plan["nodes"]
-        ),
-        ranks=tuple(Rank(**rank) for rank in plan["ranks"]),
-        elastic=plan["elastic"],
-        min_nodes=plan["min_nodes"],
-    )
 
 
 class ActionModule(ActionBase):
@@ -48,7 +28,7 @@ class ActionModule(ActionBase):
         launch: Mapping[str, Any] = self._task.args["launch"]
         folder = Path(str(launch["folder"]))
         manifest = _runs.read_manifest(folder)
-        plan = plan_of(manifest)
+        plan = _runs.plan_of(manifest)
         if self._task.args.get("detached"):
             return self._detached(folder, plan)
         ends = [
@@ -68,7 +48,7 @@ class ActionModule(ActionBase):
         _runs.update_manifest(
             folder,
             state="succeeded" if outcome.ok else "failed",
-            outcome=dataclasses.asdict(outcome),
+            outcome=self._told(outcome, folder),
             nodes=[to_dict(end) for end in ends],
             times=times,
         )
@@ -129,6 +109,17 @@ class ActionModule(ActionBase):
         end = _outcome.node_end(node, follow["answer"], float(follow["offset"]))
         return dataclasses.replace(end, problem=str(follow.get("problem") or end.problem))
 
+    @staticmethod
+    def _told(outcome: _outcome.Outcome, folder: Path) -> Dict[str, Any]:
+        """The outcome, with what the rank that failed first said last."""
+        told = dataclasses.asdict(outcome)
+        if outcome.first is not None:
+            log = folder / outcome.first.node / f"rank-{outcome.first.rank}.log"
+            told["first"].update(
+                exception=outcome.first.error or _runs.last_exception(log), log=str(log), last_lines=_runs.last_lines(log)
+            )
+        return told
+
     def _report(
         self, plan: LaunchPlan, ends: List[_outcome.NodeEnd], outcome: _outcome.Outcome, folder: Path, seconds: float
     ) -> None:
@@ -144,9 +135,11 @@ class ActionModule(ActionBase):
             )
             launcher = _outcome.how(end.code, end.signal) if end.status == "exited" else end.status
             lines.append(f"  {end.node}: launcher {launcher}{'; rank ' + ranks if ranks else ''}")
-        if outcome.first is not None:
-            log = folder / outcome.first.node / f"rank-{outcome.first.rank}.log"
-            lines.append(f"  The last lines of {log}:")
-            lines += [f"    {line}" for line in _runs.last_lines(log)]
+        first = self._told(outcome, folder)["first"]
+        if first:
+            if first["exception"]:
+                lines.append(f"  Its exception: {first['exception']}")
+            lines.append(f"  The last lines of {first['log']}:")
+            lines += [f"    {line}" for line in first["last_lines"]]
         lines.append(f"  Logs and manifest: {folder}")
         self._display.display("\n".join(lines), color=colour)

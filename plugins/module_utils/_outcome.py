@@ -31,6 +31,9 @@ class RankEnd:
     signal: Optional[int] = None
     started: Optional[float] = None
     ended: Optional[float] = None
+    local_rank: Optional[int] = None
+    devices: Optional[str] = None  # CUDA_VISIBLE_DEVICES
+    error: Optional[str] = None  # from torch's error file
 
     @property
     def failed(self) -> bool:
@@ -100,6 +103,9 @@ def node_end(node: str, answer: Mapping[str, Any], clock_offset: float) -> NodeE
                 signal=end.get("signal"),
                 started=ours(record.get("started")),
                 ended=ours(end.get("ended")),
+                local_rank=record.get("local_rank"),
+                devices=record.get("devices"),
+                error=end.get("error"),
             )
         )
     end = answer.get("exit") or {}
@@ -123,7 +129,9 @@ def world_problems(plan: LaunchPlan, ranks: Sequence[RankEnd]) -> List[str]:
         return _elastic_problems(plan, ranks)
     problems = []
     planned = {rank.rank: rank.node for rank in plan.ranks}
+    places = {rank.rank: rank.local_rank for rank in plan.ranks}
     seen: Dict[Optional[int], str] = {}
+    alone: Dict[Tuple[str, str], Optional[int]] = {}
     for rank in ranks:
         if rank.world_size is not None and rank.world_size != plan.world_size:
             problems.append(
@@ -136,6 +144,15 @@ def world_problems(plan: LaunchPlan, ranks: Sequence[RankEnd]) -> List[str]:
             problems.append(f"rank {rank.rank} came up twice: on {seen[rank.rank]} and on {rank.node}")
         elif planned[rank.rank] != rank.node:
             problems.append(f"rank {rank.rank} came up on {rank.node}, planned was {planned[rank.rank]}")
+        elif rank.local_rank is not None and rank.local_rank != places[rank.rank]:
+            problems.append(
+                f"rank {rank.rank} came up with local rank {rank.local_rank} on {rank.node}, planned was "
+                f"{places[rank.rank]}: it takes another rank's GPU"
+            )
+        if rank.devices and "," not in rank.devices:
+            first = alone.setdefault((rank.node, rank.devices), rank.rank)
+            if first != rank.rank:
+                problems.append(f"ranks {first} and {rank.rank} on {rank.node} both see GPU {rank.devices} alone")
         seen.setdefault(rank.rank, rank.node)
     return problems
 

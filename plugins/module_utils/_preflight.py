@@ -79,6 +79,20 @@ def gpu_problems(
     return problems
 
 
+def uneven_gpus(gpus: Mapping[str, Optional[int]], reasons: Mapping[str, str]) -> List[str]:
+    """Nodes without a GPU that can be used beside nodes with some: one backend serves all ranks, and slots would be guessed.
+
+    `gpus`: how many each node has; None where the user sets the node's slots, or nobody looked.
+    """
+    some = [name for name, count in gpus.items() if count]
+    return [
+        f"{name}: no GPU can be used ({reasons.get(name) or 'no reason is known'}), and {', '.join(some)} have some: repair "
+        "it, leave it out of the group, or set torchfleet_slots"
+        for name, count in gpus.items()
+        if count == 0 and some
+    ]
+
+
 def port_problem(port: int, holder: str, free: Optional[int]) -> str:
     other = f"torchfleet_master_port to {free}, which is free" if free else "torchfleet_master_port to another port"
     return f"port {port} is held by {holder}: end it, or set {other}, or let launch_port_auto take one"

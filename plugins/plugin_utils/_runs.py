@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import LaunchPlan, NodePlan, Rank
+
 MANIFEST = "manifest.json"
 STOP = ".stop"
 SIGN = ".sign-"
@@ -126,6 +128,16 @@ def shown_env(env: Mapping[str, str], secret: tuple[str, ...]) -> dict[str, str]
     return {**env, **dict.fromkeys(secret, "********")}
 
 
+def last_exception(path: Path) -> str:
+    """What the last traceback in a log's end comes to, as Python prints it; empty where there is none."""
+    lines = last_lines(path, 500)
+    starts = [number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line]
+    if not starts:
+        return ""
+    # Indented lines are the frames; the first that is not is the exception.
+    return next((line for line in lines[starts[-1] + 1 :] if not line[:1].isspace()), "")
+
+
 def last_lines(path: Path, count: int = 15) -> list[str]:
     """The end of a log, for a summary."""
     try:
@@ -138,3 +150,23 @@ def last_lines(path: Path, count: int = 15) -> list[str]:
     # Of a progress bar, what a terminal would show in the end.
     lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
     return [line for line in lines if line.strip()][-count:]
+
+
+def plan_of(manifest: Mapping[str, Any]) -> LaunchPlan:
+    """The plan as the manifest has it: what the run is judged against."""
+    plan = manifest["plan"]
+    return LaunchPlan(
+        run_id=plan["run_id"],
+        launcher=plan["launcher"],
+        world_size=plan["world_size"],
+        master_address=plan["master_address"],
+        master_port=plan["master_port"],
+        transport=plan["transport"],
+        nodes=tuple(
+            NodePlan(node["node"], node["node_rank"], tuple(node["argv"]), node["env"], node["cwd"])
+            for node in plan["nodes"]
+        ),
+        ranks=tuple(Rank(**rank) for rank in plan["ranks"]),
+        elastic=plan["elastic"],
+        min_nodes=plan["min_nodes"],
+    )

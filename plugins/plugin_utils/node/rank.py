@@ -38,6 +38,7 @@ PAYLOAD = "payload.json"
 REDRAW_SECONDS = 1.0  # a progress bar keeps one state a second
 DRAIN_SECONDS = 2.0  # what a grandchild that holds the pipe open may delay the end
 RESERVE = 65536  # bytes
+ERROR_LENGTH = 2000  # characters of an exception
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 
 # A \r at the very end may be the first half of \r\n.
@@ -192,6 +193,16 @@ def keep(log: int, data: bytes, room: str) -> None:
                 return
 
 
+def exception_in(path: str) -> Optional[str]:
+    """The exception in torch's error file, in its own words; None where the script does not use torch's @record."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            message = json.load(stream)["message"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return str(message["message"] if isinstance(message, dict) and "message" in message else message)[:ERROR_LENGTH]
+
+
 def pump(source: int, thinner: Thinner) -> None:
     while True:
         data = os.read(source, 65536)
@@ -236,6 +247,10 @@ def main() -> None:
 
     for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"):
         signal.signal(getattr(signal, name), pass_on)
+    # Where torch's @record puts an exception: torchrun names a place, other launchers none.
+    errors = os.environ.setdefault("TORCHELASTIC_ERROR_FILE", record + ".error")
+    with contextlib.suppress(OSError):
+        os.unlink(errors)
     started = time.time()
     try:
         child = subprocess.Popen(
@@ -255,6 +270,7 @@ def main() -> None:
             "world_size": number(WORLD_VARIABLES),
             "master_addr": os.environ.get("MASTER_ADDR"),
             "master_port": os.environ.get("MASTER_PORT"),
+            "devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
             "attempt": number(("TORCHELASTIC_RESTART_COUNT",)) or 0,
             "pid": child.pid if child else None,
             "started": started,
@@ -270,7 +286,12 @@ def main() -> None:
     with contextlib.suppress(OSError):  # without a record it counts as vanished; its status is passed on all the same
         write_json(
             record + ".exit.json",
-            {"code": status if status >= 0 else None, "signal": -status if status < 0 else None, "ended": ended},
+            {
+                "code": status if status >= 0 else None,
+                "signal": -status if status < 0 else None,
+                "ended": ended,
+                "error": exception_in(errors) if status else None,
+            },
         )
     if status < 0:
         # The launcher must see the same end as we did, but no core file of ours is to replace the rank's.

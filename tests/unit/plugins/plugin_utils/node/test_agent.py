@@ -379,7 +379,7 @@ def test_who_asks_renews_the_lease(
 
     monkeypatch.setattr(agent.time, "monotonic", lambda: clock[0])
     with pytest.raises(agent.LeaseExpired):
-        agent.wait(Launcher(), str(tmp_path), {"argv": ["x"], "lease": 60})
+        agent.wait(Launcher(), str(tmp_path), {"argv": ["x"], "lease": 60}, [])
     assert ended <= clock[0] <= ended + 2 * agent.LOOK_SECONDS
 
 

@@ -302,9 +302,7 @@ class ActionModule(ActionBase):
         )
         return job, local_workdir
 
-    def _header(
-        self, plan: LaunchPlan, folder: Path, reports: Mapping[str, Mapping[str, Any]], why: str
-    ) -> None:
+    def _header(self, plan: LaunchPlan, folder: Path, reports: Mapping[str, Mapping[str, Any]], why: str) -> None:
         slots: Dict[str, int] = {}
         for rank in plan.ranks:
             slots[rank.node] = slots.get(rank.node, 0) + 1

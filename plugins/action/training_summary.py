@@ -115,9 +115,8 @@ class ActionModule(ActionBase):
         told = dataclasses.asdict(outcome)
         if outcome.first is not None:
             log = folder / outcome.first.node / f"rank-{outcome.first.rank}.log"
-            told["first"].update(
-                exception=outcome.first.error or _runs.last_exception(log), log=str(log), last_lines=_runs.last_lines(log)
-            )
+            exception = outcome.first.error or _runs.last_exception(log)
+            told["first"].update(exception=exception, log=str(log), last_lines=_runs.last_lines(log))
         return told
 
     def _report(

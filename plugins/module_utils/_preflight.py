@@ -80,14 +80,14 @@ def gpu_problems(
 
 
 def uneven_gpus(gpus: Mapping[str, Optional[int]], reasons: Mapping[str, str]) -> List[str]:
-    """Nodes without a GPU that can be used beside nodes with some: one backend serves all ranks, and slots would be guessed.
+    """Nodes without a GPU that can be used beside nodes with some: one backend serves all ranks.
 
     `gpus`: how many each node has; None where the user sets the node's slots, or nobody looked.
     """
-    some = [name for name, count in gpus.items() if count]
+    some = ", ".join(name for name, count in gpus.items() if count)
     return [
-        f"{name}: no GPU can be used ({reasons.get(name) or 'no reason is known'}), and {', '.join(some)} have some: repair "
-        "it, leave it out of the group, or set torchfleet_slots"
+        f"{name}: no GPU can be used ({reasons.get(name) or 'no reason is known'}), and there are some on {some}: "
+        "repair it, leave it out of the group, or set torchfleet_slots"
         for name, count in gpus.items()
         if count == 0 and some
     ]

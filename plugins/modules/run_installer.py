@@ -177,7 +177,7 @@ def fill(module: AnsibleModule, target: str) -> Tuple[int, str, str]:
             while archive.fileobj is not None and archive.fileobj.read(1 << 20):
                 pass  # to the end of the stream, which tells whether it is whole
     except (tarfile.TarError, lzma.LZMAError, EOFError, ValueError) as error:
-        return 1, "", f"the archive cannot be unpacked: {error}"
+        return 1, "", f"the archive cannot be unpacked: {' '.join(str(error).split())}"
     return 0, "", ""
 
 

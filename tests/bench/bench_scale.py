@@ -14,10 +14,11 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,12 +36,13 @@ FILES = 20000
 RATE = "100mbit"
 MEGABYTES = 32
 # Each login of the mesh is given longer than on nodes that have cores of their own.
-ROLES = ("-t", "hosts,ssh_trust,nccl_env", "-e", "ssh_trust_verify_timeout=60")
+ROLES = ("-t", "hosts,ssh_trust,nccl_env,launch", "-e", "ssh_trust_verify_timeout=60")
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of the clock, CPU seconds of the controller (the nodes' are not in it), and its largest process in MiB."""
+    """Seconds of the clock, CPU seconds of the controller (the nodes' are not in it), and its processes' memory in MiB at
+    their most, each shared page counted once (PSS)."""
 
     seconds: float
     cpu: float
@@ -51,16 +53,47 @@ class Cost:
         return f"{self.seconds:.1f} s"
 
 
+def memory_of(top: int) -> float:
+    """MiB of a process and all below it. Ansible's workers share most of their pages."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+    family, size = {top}, 0
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    for pid in family:
+        with suppress(OSError):
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines():
+                size += int(line.split()[1]) if line.startswith("Pss:") else 0
+    return size / 1024
+
+
 def run(command: list[str], **options: Any) -> Cost:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.monotonic()
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options)
+    text = options.pop("input", None)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
+    most, done = 0.0, threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        while not done.wait(2):
+            most = max(most, memory_of(process.pid))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    output = process.communicate(text)[0]
     seconds = time.monotonic() - began
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command[:4])}\n{done.stdout[-5000:]}")
+    done.set()
+    watcher.join()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command[:4])}\n{output[-5000:]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Cost(seconds, cpu, after.ru_maxrss / 1024, done.stdout)
+    return Cost(seconds, cpu, most, output)
 
 
 def playbook(nodes: LightNodes, name: str, *options: str, **variables: Any) -> Cost:
@@ -197,8 +230,9 @@ def tables() -> str:
                     run([*nodes.ssh(name), "rm -rf /root/.ssh/id_* /root/.ssh/authorized_keys /root/.ssh/known_hosts /root/.ssh/config "
                          "/etc/nccl.conf; printf '127.0.0.1\\tlocalhost\\n' > /etc/hosts; hostname debian"])  # fmt: skip
                 first = playbook(nodes, "provision", *ROLES, *forks)
-                second = playbook(nodes, "provision", *ROLES, *forks, "-vvv")
-                rows.append((count, first, second, calls(second), changed(second)))
+                second = playbook(nodes, "provision", *ROLES, *forks)
+                told = playbook(nodes, "provision", *ROLES, *forks, "-vvv")
+                rows.append((count, first, second, calls(told), changed(second)))
                 others.append((count, verbs(nodes, folder, forks)))
                 code_first = playbook(nodes, "sync", *forks, sync_src=str(code), sync_dest="/data/code")
                 code_second = playbook(nodes, "sync", *forks, sync_src=str(code), sync_dest="/data/code")
@@ -221,12 +255,13 @@ def tables() -> str:
             "",
             "Containers with sshd alone; controller and all nodes share this machine's cores, which real nodes do not. One link a node.",
             "",
-            "Names, trust and the network's settings (`provision.yml -t hosts,ssh_trust,nccl_env`), bare and again:",
+            "Names, trust, the network's settings and the hostfile (`provision.yml -t hosts,ssh_trust,nccl_env,launch`), bare and again:",
             "",
-            "| nodes | bare | again | changed | seconds a node, again | controller CPU, again | largest process | remote calls a node |",
-            "| --- | --- | --- | --- | --- | --- | --- | --- |",
+            "| nodes | bare | again | changed | seconds a node: bare | again | controller CPU a node: bare | again | memory | remote calls a node, again |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
             *(
-                f"| {count} | {first} | {second} | {', '.join(sorted(same))} | {second.seconds / count:.2f} | {second.cpu:.1f} s | {second.memory:.0f} MiB | {number} |"
+                f"| {count} | {first} | {second} | {', '.join(sorted(same))} | {first.seconds / count:.2f} s | {second.seconds / count:.2f} s "
+                f"| {first.cpu / count:.2f} s | {second.cpu / count:.2f} s | {second.memory:.0f} MiB | {number} |"
                 for count, first, second, number, same in rows
             ),
             "",
@@ -234,15 +269,15 @@ def tables() -> str:
             "",
             hand,
             "",
-            "The other verbs: seconds, and CPU seconds and the largest process of the controller. The run is one short script a node",
-            "by launcher `python`; stop ends one that lasts on all nodes.",
+            "The other verbs: seconds, and the controller's CPU seconds a node and memory. The run is one short script a node by",
+            "launcher `python`; stop ends one that lasts on all nodes. Memory counts pages that processes share once (PSS).",
             "",
             "| nodes | check | launch | stop |",
             "| --- | --- | --- | --- |",
             *(
                 f"| {count} | "
                 + " | ".join(
-                    f"{verb}, {verb.cpu:.1f} s CPU, {verb.memory:.0f} MiB"
+                    f"{verb}, {verb.cpu / count:.2f} s CPU a node, {verb.memory:.0f} MiB"
                     for verb in (costs["check"], costs["launch"], costs["stop"])
                 )
                 + " |"

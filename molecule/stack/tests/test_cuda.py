@@ -21,7 +21,9 @@ def installers(tmp_path_factory):
 def bare(hosts):
     yield
     for host in hosts.values():
-        host.run_test("rm -rf /usr/local/cuda* /opt/torchfleet/cuda-* /opt/torchfleet/cudnn /etc/profile.d/torchfleet-cuda.sh")
+        host.run_test(
+            "rm -rf /usr/local/cuda* /opt/torchfleet/cuda-* /opt/torchfleet/cudnn /etc/profile.d/torchfleet-cuda.sh"
+        )
 
 
 def cuda(lab, *flags, **variables):

@@ -258,6 +258,25 @@ def test_a_node_that_the_head_starts_needs_a_report_too() -> None:
     assert judge(by_head, [head, node("n2", end(2, node="n2"))]).ok
 
 
+@pytest.mark.parametrize(
+    ("ranks", "problems"),
+    [
+        ([end(0, local_rank=0), end(1, local_rank=1), end(2, local_rank=0)], []),
+        ([end(0, local_rank=None), end(1, local_rank=None)], []),
+        (
+            [end(0, local_rank=0), end(1, local_rank=0)],
+            ["rank 1 came up with local rank 0 on n1, planned was 1: it takes another rank's GPU"],
+        ),
+        ([end(0, devices="0,1"), end(1, devices="0,1")], []),
+        ([end(0, devices="0"), end(1, devices="1"), end(2, devices="0")], []),
+        ([end(0, devices=""), end(1, devices="")], []),
+        ([end(0, devices="3"), end(1, devices="3")], ["ranks 0 and 1 on n1 both see GPU 3 alone"]),
+    ],
+)
+def test_each_rank_has_a_device_of_its_own(ranks: list[RankEnd], problems: list[str]) -> None:
+    assert world_problems(PLAN, ranks) == problems
+
+
 def test_an_elastic_run_bears_the_loss_of_as_many_nodes_as_it_may() -> None:
     elastic = dataclasses.replace(PLAN, elastic=True, min_nodes=1)
     nodes = [

@@ -97,6 +97,25 @@ def test_gpus_that_are_not_there_or_not_free(gpus: Any, slots: int, overlap: boo
     assert _preflight.gpu_problems(gpus, slots, HOLDERS, overlap) == said
 
 
+@pytest.mark.parametrize(
+    ("gpus", "said"),
+    [
+        ({"n1": 0, "n2": 0}, []),
+        ({"n1": 8, "n2": 4}, []),
+        ({"n1": 8, "n2": None}, []),
+        (
+            {"n1": 8, "n2": 0},
+            [
+                "n2: no GPU can be used (the driver is not loaded), and there are some on n1: repair it, leave it out of "
+                "the group, or set torchfleet_slots"
+            ],
+        ),
+    ],
+)
+def test_a_node_without_a_usable_gpu_beside_others(gpus: Any, said: list[str]) -> None:
+    assert _preflight.uneven_gpus(gpus, {"n2": "the driver is not loaded"}) == said
+
+
 def test_a_held_port_comes_with_one_that_is_free() -> None:
     assert "set torchfleet_master_port to 29501, which is free" in _preflight.port_problem(29500, "process 1", 29501)
     assert "set torchfleet_master_port to another port" in _preflight.port_problem(29500, "process 1", None)

@@ -94,3 +94,26 @@ def test_the_last_lines_of_a_log(tmp_path: Path, data: bytes, lines: list[str]) 
 
 def test_there_may_be_no_log(tmp_path: Path) -> None:
     assert _runs.last_lines(tmp_path / "log") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "exception"),
+    [
+        ("step 1\nstep 2\n", ""),
+        ("", ""),
+        (
+            'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n    main()\nValueError: boom\n',
+            "ValueError: boom",
+        ),
+        (
+            "Traceback (most recent call last):\n  File x\nKeyError: 1\n\nDuring handling of the above exception, another "
+            "exception occurred:\n\nTraceback (most recent call last):\n  File y\ntorch.OutOfMemoryError: CUDA out of memory.\nbye\n",
+            "torch.OutOfMemoryError: CUDA out of memory.",
+        ),
+        ("Traceback (most recent call last):\n  File x\n", ""),
+    ],
+)
+def test_the_last_traceback_comes_to_its_exception(tmp_path: Path, text: str, exception: str) -> None:
+    log = tmp_path / "rank-0.log"
+    log.write_text(text, encoding="utf-8")
+    assert _runs.last_exception(log) == exception

@@ -201,6 +201,32 @@ def test_the_world_that_came_up_is_noted(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    ("content", "code", "error"),
+    [
+        ('{"message": {"message": "ValueError: boom", "extraInfo": {}}}', 1, "ValueError: boom"),
+        ('{"message": "RuntimeError: plain"}', 1, "RuntimeError: plain"),
+        ('{"message": {"message": "of an earlier attempt"}}', 0, None),
+        ("no json", 1, None),
+        ("[]", 1, None),
+        (None, 1, None),
+    ],
+)
+def test_the_exception_in_torchs_error_file_is_kept(
+    run: Run, content: str | None, code: int, error: str | None
+) -> None:
+    write = f"printf %s '{content}' > \"$TORCHELASTIC_ERROR_FILE\"; " if content else ""
+    assert run.start("sh", "-c", f"{write}exit {code}").wait(PATIENCE) == code
+    assert run.end()["error"] == error
+
+
+def test_an_error_file_that_the_launcher_names_is_read(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "elsewhere.json"
+    path.write_text('{"message": "of an earlier attempt"}')
+    assert run.start("false", TORCHELASTIC_ERROR_FILE=str(path)).wait(PATIENCE) == 1
+    assert run.end()["error"] is None
+
+
+@pytest.mark.parametrize(
     ("env", "world"),
     [
         ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_SIZE": "8"}, (3, 1, 8)),

@@ -33,7 +33,7 @@ unit: venv ## Unit tests
 molecule: venv ## The molecule scenarios on real three-node labs
 	@scripts/molecule.sh
 
-clients: venv ## What is rendered, read by the real accelerate, DeepSpeed, NCCL and Open MPI
+clients: venv ## What is rendered, read by the real accelerate, DeepSpeed, NCCL, Open MPI and a browser
 	@scripts/clients.sh
 
 bench: venv ## Measure, and write docs/benchmarks.md

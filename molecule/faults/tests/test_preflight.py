@@ -50,6 +50,23 @@ def test_a_run_on_the_same_nodes_is_refused_unless_it_is_allowed(lab, tmp_path, 
         assert lab.playbook("stop", run_id="first").code == 0
 
 
+def test_two_runs_on_disjoint_nodes_are_kept_apart(lab, hosts, tmp_path, script):
+    """Each by an inventory of its own nodes, at the same time, on the same port."""
+    left, right = lab.inventory_of("node1"), lab.inventory_of("node2", "node3")
+    for name, inventory in (("left", left), ("right", right)):
+        done, _words = launch(lab, tmp_path, script, 1000, inventory=inventory, launch_detach=True, launch_run_id=name)
+        assert done.code == 0, done.output
+    try:
+        pids = hosts["node2"].check_output("pgrep -u alice -f hello.py")
+        assert lab.playbook("stop", inventory=left, run_id="left").code == 0
+        assert " running " in lab.playbook("status", inventory=right, run_id="right").output
+        assert hosts["node2"].check_output("pgrep -u alice -f hello.py") == pids
+        assert hosts["node1"].run("pgrep -u alice -f hello.py").rc == 1
+    finally:
+        for name, inventory in (("left", left), ("right", right)):
+            lab.playbook("stop", inventory=inventory, run_id=name)
+
+
 def test_what_is_left_of_a_dead_run_is_ended_and_a_strangers_process_is_named(lab, hosts, tmp_path, script):
     host = hosts["node1"]
     host.check_output(f'su alice -c "TORCHFLEET_RUN_ID=gone nohup python3 -c \\"{SERVER}\\" >/dev/null 2>&1 &"')

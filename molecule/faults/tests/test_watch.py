@@ -19,9 +19,13 @@ dist.init_process_group("gloo")
 rank = dist.get_rank()
 def oversleep():
     time.sleep(1000)
+def pause():
+    time.sleep(45)
 for step in range(6):
     if mode == "hang" and step == 3 and rank == 2:
         oversleep()
+    if mode == "pause" and step == 3 and rank == 2:
+        pause()
     dist.all_reduce(torch.ones(1))
     print("step", step, flush=True)
     if mode == "shards":
@@ -66,6 +70,26 @@ def test_a_hang_is_seen_its_late_rank_named_and_the_run_ended(lab, hosts, tmp_pa
     assert "rank 2 is at oversleep (watched.py:" in manifest["hang"]["sentence"], manifest["hang"]
     assert "rank 2 is at oversleep" in " ".join(done.output.split())
     assert_clean(hosts)
+
+
+@pytest.fixture
+def py_spy(hosts):
+    pip = "/opt/torchfleet/venv/bin/pip"
+    for host in hosts.values():
+        host.check_output(f"{pip} install --quiet py-spy")
+    yield
+    for host in hosts.values():
+        host.check_output(f"{pip} uninstall --quiet --yes py-spy")
+
+
+def test_a_hang_is_reported_and_the_run_goes_on(lab, tmp_path, script, py_spy):
+    """py-spy looks into ranks that may live; the late one comes back."""
+    done, manifests = launch(lab, tmp_path, script, "pause", launch_stall_timeout=15)
+    assert done.code == 0, done.output
+    (manifest,) = manifests.values()
+    assert "rank 2 is at pause (" in manifest["hang"]["sentence"], manifest["hang"]
+    (folder,) = tmp_path.glob("runs/*")
+    assert "pause" in (folder / "node3" / "rank-2.stack.txt").read_text(encoding="utf-8")
 
 
 def test_a_lease_that_nobody_renews_ends_the_run(lab, hosts, tmp_path, script):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -134,6 +135,9 @@ class TestWithAnInterfaceDown:
         assert "node2" in done.output
         assert "ens1f0" in done.output
         assert address(hosts["node3"], FAST["node3"]) in done.output
+        # The matrix: a row for each sender, and what its marks mean.
+        assert re.search(r"\d  node1  .*[+x]( +[.+x])+", done.output), done.output
+        assert "+ works; . same node" in done.output
 
     def test_without_that_demand_the_slow_network_serves(self, lab, hosts, tmp_path, script):
         done, manifest = launch(lab, tmp_path, script)

@@ -134,6 +134,11 @@ class ActionModule(ActionBase):
             )
             launcher = _outcome.how(end.code, end.signal) if end.status == "exited" else end.status
             lines.append(f"  {end.node}: launcher {launcher}{'; rank ' + ranks if ranks else ''}")
+        lost = [end.node for end in ends if end.status == "unreachable"]
+        if lost:
+            lines.append(
+                f"  {', '.join(lost)}: once it answers, end what it still runs: stop.yml -e run_id={plan.run_id}"
+            )
         first = self._told(outcome, folder)["first"]
         if first:
             if first["exception"]:

@@ -65,7 +65,7 @@ CASES = {
     "kill -9 of a node's supervisor": (kill_agent, "node2: the supervisor of the run was killed", ()),
     "kill -9 of all on the head": (kill_head, "(rank|launcher|supervisor).*node1|node1: the supervisor", ()),
     "exit 0 on one rank early": (on_rank_one("USR2"), "rank 1 on node2 had left with exit status 0 before", ()),
-    "Ctrl-C": (interrupt, "ended by SIGINT|interrupted", ()),
+    "Ctrl-C": (interrupt, "ended by SIG(INT|TERM) on the controller", ()),
     "network of a node cut": (cut_network, "node2 no longer answers", ("node2",)),
     "node powered off": (power_off, "node3 no longer answers", ("node3",)),
 }

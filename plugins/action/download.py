@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils._download import (
     DownloadError,
     check_sha256,
+    digest,
     fetch,
+    fetch_current,
     local_file,
 )
 
@@ -39,27 +42,33 @@ class ActionModule(ActionBase):
             argument_spec={
                 "url": {"type": "str"},
                 "src": {"type": "path"},
-                "sha256": {"type": "str", "required": True},
+                "sha256": {"type": "str"},
                 "dest": {"type": "path", "required": True},
                 "cache": {"type": "path", "default": "~/.cache/torchfleet"},
                 "mode": {"type": "raw", "default": "0644"},
             },
             mutually_exclusive=[["url", "src"]],
             required_one_of=[["url", "src"]],
+            required_by={"src": ["sha256"]},
         )
         result.update(changed=False, dest=args["dest"], fetched_bytes=0)
         try:
-            wanted = check_sha256(args["sha256"])
+            wanted = check_sha256(args["sha256"]) if args["sha256"] is not None else ""
             # The node's own word first: where the file is in place nothing is read here either.
-            if self._remote_sha256(args["dest"], task_vars) == wanted:
+            there = self._remote_sha256(args["dest"], task_vars)
+            if there and (there == wanted or (not wanted and self._task.check_mode)):
                 return result
             if self._task.check_mode:
                 return {**result, "changed": True, "msg": f"would bring {args['url'] or args['src']}"}
+            cache = Path(os.path.expanduser(args["cache"])) / "downloads"
             if args["src"]:
                 path = local_file(args["src"], wanted)
-            else:
-                cache = Path(os.path.expanduser(args["cache"])) / "downloads"
+            elif wanted:
                 path, result["fetched_bytes"] = fetch(args["url"], wanted, cache, open_from)
+            else:
+                path, result["fetched_bytes"] = fetch_current(args["url"], cache, open_from, time.time())
+                if digest(path) == there:
+                    return result
         except DownloadError as error:
             raise AnsibleActionFail(str(error)) from error
         copied = self._copy(path, args, task_vars)

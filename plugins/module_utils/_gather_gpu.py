@@ -64,6 +64,15 @@ def read_machine() -> _nvidia_smi.Machine:
     )
 
 
+def count_nvswitches() -> int:
+    """NVSwitches on the PCI bus: bridges of NVIDIA's of the class "other" (0x0680). They need fabric manager."""
+    devices = "sys/bus/pci/devices"
+    return sum(
+        _read(devices, address, "vendor") == NVIDIA and _read(devices, address, "class").startswith("0x0680")
+        for address in _names(devices)
+    )
+
+
 def run(module: Any, argv: List[str], timeout: float) -> _nvidia_smi.CommandResult:
     """Run a command and give it up when its time is over.
 

@@ -10,6 +10,7 @@ Names only: nothing here knows which versions fit together (see `_compat`).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
@@ -201,8 +202,11 @@ def epel_release(platform: Platform) -> str:
 def packages_for(platform: Platform, purpose: str, **values: Any) -> Tuple[str, ...]:
     """The packages for a purpose, filled in from `driver`, `cuda`, `kernel` and `python` as far as it asks for them.
 
-    Raises PackageError where the platform has none, or a value is missing.
+    `cudnn` and `nccl` are versions: the packages then are of that one, as `name=version`. Raises PackageError where the
+    platform has none, or a value is missing.
     """
+    if purpose == "cudnn" and values.get("cudnn"):
+        purpose = _cudnn_purpose(values["cudnn"])
     names = platform.packages[purpose]
     if not names:
         raise PackageError(f"{platform.key} has no package for {purpose} of its own: take the vendor's repository")
@@ -221,7 +225,40 @@ def packages_for(platform: Platform, purpose: str, **values: Any) -> Tuple[str, 
         if missing:
             raise PackageError(f"the package {name} of {platform.key} needs a value for {', '.join(missing)}")
         filled.append(name.format(**known))
-    return tuple(filled)
+    pin = _library_pin(platform, purpose, known["cuda_major"], values)
+    return tuple(name + pin for name in filled)
+
+
+def _cudnn_purpose(version: Any) -> str:
+    """cuDNN 8 and 9 are packages of other names, and a program is built for one of them."""
+    parsed = parse_version(version)
+    purpose = {8: "cudnn8", 9: "cudnn"}.get(parsed.release[0]) if parsed else None
+    if purpose is None:
+        raise PackageError(f"cuDNN {version} is not known here, but 8 and 9 are")
+    return purpose
+
+
+def _library_pin(platform: Platform, purpose: str, cuda_major: Optional[str], values: Mapping[str, Any]) -> str:
+    """`=version` of cuDNN or NCCL where one is asked for; with a release of its own (2.27.5-1+cuda12.9) as it is.
+
+    cuDNN 9 has the CUDA in its name; cuDNN 8 and NCCL have it in their version (8.9.7.29-1+cuda12.2, on the RedHat
+    family 8.9.7.29-1.cuda12.2). Source: NVIDIA's CUDA container images.
+    """
+    key, parts = {"cudnn": ("cudnn", 2), "cudnn8": ("cudnn", 4), "nccl": ("nccl", 3)}.get(purpose, ("", 0))
+    text = str(values.get(key) or "").strip()
+    if not key or not text:
+        return ""
+    parsed = parse_version(text.partition("-")[0])
+    if parsed is None or len(parsed.release) < parts:
+        like = {"cudnn": "9.10.2.21", "cudnn8": "8.9.7.29", "nccl": "2.27.5"}[purpose]
+        raise PackageError(f"{key} {text} is not a full version: write it as {like}")
+    if "-" in text:
+        return f"={text}"
+    if purpose == "cudnn":
+        return f"={text}-*" if len(parsed.release) > 3 else f"={text}.*"
+    if cuda_major is None:
+        raise PackageError(f"the packages of {key} {text} need a value for cuda")
+    return f"={text}-1{'.' if purpose == 'cudnn8' and platform.manager == 'dnf' else '+'}cuda{cuda_major}.*"
 
 
 def vendor_driver(platform: Platform, branch: Any, modules: str = "open") -> DriverPackages:
@@ -247,14 +284,17 @@ def fabric_manager(platform: Platform, driver: Any) -> Tuple[str, ...]:
     """The fabric manager of exactly this driver, for the package manager. Its version must equal the driver's."""
     parsed = parse_driver(driver)
     if parsed is None or len(parsed.release) < 2:
-        raise PackageError(f"driver {driver!r} is not a full version: fabric manager has to match it to the last digit")
+        raise PackageError(
+            f"driver {driver!r} is not a full version, and the node has NVSwitch: fabric manager has to match it to "
+            "the last digit. Name it in full in torchfleet_stack.driver, or set nvidia_driver_nvswitch to false"
+        )
     number = parsed.release[0]
     if platform.manager == "apt":
         name = "nvidia-fabricmanager" if number >= PINNED_FROM else f"nvidia-fabricmanager-{number}"
-        return (f"{name}={parsed.text}-*",)
-    # The packaging templates call it nvidia-fabric-manager; releases from 590 on write the name as one word.
-    name = "nvidia-fabricmanager" if number >= PINNED_FROM else "nvidia-fabric-manager"
-    return (f"{name}-{parsed.text}",)
+    else:
+        # The packaging templates call it nvidia-fabric-manager; releases from 590 on write the name as one word.
+        name = "nvidia-fabricmanager" if number >= PINNED_FROM else "nvidia-fabric-manager"
+    return (f"{name}={parsed.text}-*",)
 
 
 def compiler_for(platform: Platform, bounds: Optional[GccBounds]) -> Optional[Compiler]:
@@ -276,6 +316,8 @@ def _compiler(platform: Platform, major: int) -> Compiler:
     names = (f"gcc-toolset-{major}-gcc", f"gcc-toolset-{major}-gcc-c++")
     return Compiler(major, names, f"{root}/gcc", f"{root}/g++")
 
+
+_EXACT_DEPENDENCY = re.compile(r"(?:^|,)\s*([a-z0-9][a-z0-9+.-]*)(?::\w+)?\s*\(=\s*([^)\s]+)\)\s*(?=,|$)")
 
 # --- asking and telling the package manager ---------------------------------------------------------------------------
 
@@ -323,6 +365,52 @@ def version_matches(wanted: str, found: Optional[str]) -> bool:
 def missing_packages(wanted: Sequence[str], installed: Mapping[str, str]) -> Tuple[str, ...]:
     """Those of `name` and `name=version` that are not met."""
     return tuple(one for one in wanted if not version_matches(split_name(one)[1], installed.get(split_name(one)[0])))
+
+
+def offered_apt(madison: str) -> Dict[str, Tuple[str, ...]]:
+    """From `apt-cache madison`: the versions of each package that the repositories have, the newest first."""
+    found: Dict[str, Dict[str, None]] = {}
+    for line in madison.splitlines():
+        parts = [part.strip() for part in line.split("|")]
+        if len(parts) == 3 and not parts[2].endswith("Sources"):
+            found.setdefault(parts[0], {})[parts[1]] = None
+    return {name: tuple(versions) for name, versions in found.items()}
+
+
+def offered_dnf(listing: str) -> Dict[str, Tuple[str, ...]]:
+    """From `dnf repoquery --qf '%{name}\t%{evr}\n'`, which begins with the oldest: as offered_apt."""
+    found: Dict[str, Dict[str, None]] = {}
+    for line in reversed(listing.splitlines()):
+        name, tab, version = line.strip().partition("\t")
+        if tab:
+            found.setdefault(name, {})[version[2:] if version.startswith("0:") else version] = None
+    return {name: tuple(versions) for name, versions in found.items()}
+
+
+def refused_versions(wanted: Sequence[str], offered: Mapping[str, Sequence[str]]) -> str:
+    """What the repositories lack of `name=version`, and what they have in its place; empty where all is there."""
+    problems = []
+    for name, version in map(split_name, wanted):
+        there = offered.get(name, ())
+        if version and not any(version_matches(version, one) for one in there):
+            has = f"they have {', '.join(there[:5])}{' and older' if there[5:] else ''}" if there else "nor any other"
+            problems.append(f"the repositories have no {name} {version}, {has}")
+    return "; ".join(problems)
+
+
+def newest_match(version: str, there: Sequence[str]) -> str:
+    """The version that a package manager takes for one that may end in `*`; `there` begins with the newest."""
+    return next((one for one in there if version_matches(version, one)), version)
+
+
+def exact_dependencies(show: str) -> Tuple[str, ...]:
+    """From `apt-cache show`: `name=version` of what is wanted in exactly one version, which apt does not look for."""
+    found: Dict[str, None] = {}
+    for line in show.splitlines():
+        field_name, _colon, value = line.partition(":")
+        if field_name in ("Depends", "Pre-Depends"):
+            found.update(dict.fromkeys(f"{a}={b}" for a, b in _EXACT_DEPENDENCY.findall(value)))
+    return tuple(found)
 
 
 def repository_commands(platform: Platform, needs: Iterable[str]) -> Tuple[Tuple[str, ...], ...]:

@@ -24,9 +24,11 @@ options:
     description: The file on the controller, where there is no internet at all.
     type: path
   sha256:
-    description: The SHA-256 of the file, as hex digits.
+    description:
+      - The SHA-256 of the file, as hex digits. Without it https alone vouches for a file, and O(url) is asked anew once
+        an hour.
+      - Required with O(src).
     type: str
-    required: true
   dest:
     description: Absolute path of the file on the node. Its folder must be there.
     type: path

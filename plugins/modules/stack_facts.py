@@ -79,6 +79,7 @@ ansible_facts:
         toolkits:
           - {path: /usr/local/cuda-12.6, version: 12.6.3, default: true}
         secure_boot: false
+        nvswitches: 0
         shell_lines:
           - {path: /root/.bashrc, number: 12, text: "export LD_LIBRARY_PATH=/usr/local/cuda/lib64"}
         accelerate_configs:
@@ -241,6 +242,7 @@ def main() -> None:
         "compilers": compilers,
         "toolkits": find_toolkits(module),
         "secure_boot": _software.secure_boot(read_bytes(SECURE_BOOT)),
+        "nvswitches": _gather_gpu.count_nvswitches(),
         "shell_lines": find_shell_lines(home),
         "accelerate_configs": find_accelerate(home),
         "firewall": find_firewall(module),

@@ -42,7 +42,9 @@ options:
     elements: str
     default: []
   values:
-    description: What names of packages are filled in with, C(driver), C(cuda), C(kernel), C(python), C(modules).
+    description:
+      - What names of packages are filled in with, C(driver), C(cuda), C(kernel), C(python), C(modules).
+      - With C(cudnn) or C(nccl), a version, the packages are of that version, and refused where no repository has it.
     type: dict
     default: {}
   hold:
@@ -98,7 +100,7 @@ held:
 
 import os
 import socket
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -137,7 +139,9 @@ def held_now(module: AnsibleModule, manager: str) -> List[str]:
 
 
 def is_held(name: str, held: List[str]) -> bool:
-    return any(one == name or one.startswith(f"{name}-0:") or one.startswith(f"{name}-") for one in held)
+    return any(
+        one == name or (one.startswith(f"{name}-") and one[len(name) + 1 : len(name) + 2].isdigit()) for one in held
+    )
 
 
 def platform_here(module: AnsibleModule) -> Optional[_packages.Platform]:
@@ -210,15 +214,43 @@ def main() -> None:
 
 
 def install(module: AnsibleModule, manager: str, missing: List[str], params: Dict[str, object]) -> None:
+    exact = [one for one in missing if "=" in one]
     if manager == "dnf":
+        if exact:
+            # A lock hides every other version.
+            run(module, ["dnf", "versionlock", "delete", *[_packages.split_name(one)[0] for one in exact]], allow=True)
+            require_versions(module, exact, offered(module, manager, exact))
         run(module, ["dnf", "-y", "install", *[one.replace("=", "-", 1) for one in missing]], ATTEMPTS)
         return
     if params["update"]:
         run(module, [*APT, "-q", "update"], ATTEMPTS)
     # A version that was asked for by name may be older than the one there, or than the one on hold.
-    exact = [one for one in missing if "=" in one]
     options = ["--allow-downgrades", "--allow-change-held-packages"] if exact else []
+    if exact:
+        there = offered(module, manager, exact)
+        require_versions(module, exact, there)
+        chosen = [
+            f"{name}={_packages.newest_match(version, there[name])}"
+            for name, version in map(_packages.split_name, exact)
+        ]
+        named = {_packages.split_name(one)[0] for one in missing}
+        along = _packages.exact_dependencies(run(module, ["apt-cache", "show", *chosen], allow=True))
+        missing = [*missing, *[one for one in along if _packages.split_name(one)[0] not in named]]
     run(module, [*APT, "-q", "--no-install-recommends", *options, "install", *missing], ATTEMPTS)
+
+
+def offered(module: AnsibleModule, manager: str, exact: List[str]) -> Dict[str, Tuple[str, ...]]:
+    names = [_packages.split_name(one)[0] for one in exact]
+    if manager == "apt":
+        return _packages.offered_apt(run(module, ["apt-cache", "madison", *names], allow=True))
+    form = "%{name}\\t%{evr}\\n"
+    return _packages.offered_dnf(run(module, ["dnf", "-q", "repoquery", "--qf", form, *names], ATTEMPTS))
+
+
+def require_versions(module: AnsibleModule, exact: List[str], there: Dict[str, Tuple[str, ...]]) -> None:
+    problem = _packages.refused_versions(exact, there)
+    if problem:
+        module.fail_json(msg=f"{socket.gethostname()}: {problem}: nothing was installed")
 
 
 if __name__ == "__main__":

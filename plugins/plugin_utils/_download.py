@@ -18,6 +18,8 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 CHUNK = 1 << 20
+# How long a file without a sum counts as the current one: the nodes of one run share it, a later run sees a new one.
+CURRENT_SECONDS = 3600
 # Opens a URL from a byte on; the answer has `status` (206 where the server went along with that) and reads as a file.
 Opener = Callable[[str, int], Any]
 
@@ -64,12 +66,23 @@ def fetch(url: str, sha256: str, cache: Path, open_url: Opener) -> tuple[Path, i
 
     A fetch that was cut off is continued by the next call. What is not the wanted file is removed.
     """
-    folder = cache / sha256
+    return _in_cache(url, cache, cache / sha256, lambda done: _fetch_locked(url, sha256, done, open_url))
+
+
+def fetch_current(url: str, cache: Path, open_url: Opener, now: float) -> tuple[Path, int]:
+    """As fetch, of a file that its owner replaces, so that nobody can name its sum: https alone vouches for it."""
+    if urlsplit(url).scheme != "https":
+        raise DownloadError(f"{url} has no sha256, and is not fetched by https: set its sha256")
+    folder = cache / hashlib.sha256(url.encode()).hexdigest()
+    return _in_cache(url, cache, folder, lambda done: _fetch_current_locked(url, done, open_url, now))
+
+
+def _in_cache(url: str, cache: Path, folder: Path, get: Callable[[Path], tuple[Path, int]]) -> tuple[Path, int]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            return _fetch_locked(url, sha256, folder / file_name(url), open_url)
+            return get(folder / file_name(url))
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         advice = "make room, or set torchfleet_cache to a larger disk" if full else "look at torchfleet_cache"
@@ -91,6 +104,17 @@ def _fetch_locked(url: str, sha256: str, done: Path, open_url: Opener) -> tuple[
             f"{url} is not the wanted file: its {total} bytes have the sha256 {found}, wanted {sha256}. "
             "Nothing was changed"
         )
+    part.replace(done)
+    return done, size
+
+
+def _fetch_current_locked(url: str, done: Path, open_url: Opener, now: float) -> tuple[Path, int]:
+    if done.exists() and now - done.stat().st_mtime < CURRENT_SECONDS:
+        return done, 0
+    part = done.with_name(done.name + ".part")
+    # Its beginning may be that of another file.
+    part.unlink(missing_ok=True)
+    size = _receive(url, part, open_url)
     part.replace(done)
     return done, size
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import re
@@ -254,9 +255,13 @@ def measure() -> str:
             "nccl_facts": {"python": sys.executable},
             "runtime_facts": {"python": sys.executable, "import_torch": False},
         }
+        labelled = [(f"`{name}`", name, options) for name, options in given.items()]
+        # What a check costs on a node: torch is imported to say what it loads.
+        if importlib.util.find_spec("torch"):
+            labelled.append(("`runtime_facts`, torch imported", "runtime_facts", {"python": sys.executable}))
         rows = [
-            f"| `{name}` | {seconds:.2f} s | {peak:.0f} MiB |"
-            for name, (seconds, peak) in ((n, cost(n, g)) for n, g in given.items())
+            f"| {label} | {seconds:.2f} s | {peak:.0f} MiB |"
+            for label, (seconds, peak) in ((label, cost(name, options)) for label, name, options in labelled)
         ]
     choice = choice_seconds()
     probe = probe_seconds(24) if os.geteuid() == 0 else None
@@ -265,6 +270,8 @@ def measure() -> str:
     return f"""## Facts, choice and probe
 
 Median of {ROUNDS}, interpreter start included; the peak is of the largest process. `gpu_facts` reads a record of eight GPUs.
+`runtime_facts` does not import torch (`import_torch: false`), unless its row says so; that row is there where the interpreter
+of the measurement has torch.
 
 | module | time | peak memory |
 | --- | --- | --- |

@@ -109,7 +109,7 @@ def measure() -> str:
 | what | figure |
 | --- | --- |
 | names and trust on bare nodes (`-t hosts,ssh_trust`) | {names_first:.1f} s |
-| remote calls a node for `hosts` + `ssh_trust`, counted from `-vvv` | {calls} |
+| remote calls a node for that, the network's choice included, counted from `-vvv` | {calls} |
 | whole provision, torch included | {whole_first:.0f} s |
 | the same again, nothing to change (changed={", ".join(changed)} on every node) | {whole_second:.1f} s |
 | `launch.yml` to the first training step, median of {ROUNDS} | {statistics.median(ours):.1f} s |

@@ -5,6 +5,16 @@ from __future__ import annotations
 import pytest
 import stand_ins
 
+# Those that PyPI's torch 2.13.0 is built with, and what they answer by themselves.
+CUDNN, NCCL = ("9.20.0.48", "92000"), ("2.29.7", "22907")
+ASK = """\
+import ctypes, glob
+(cudnn,) = glob.glob("/opt/torchfleet/cuda-13.0/lib/python3*/site-packages/nvidia/cudnn/lib/libcudnn.so.9")
+(nccl,) = glob.glob("/opt/torchfleet/cuda-13.0/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2")
+version = ctypes.c_int()
+assert ctypes.CDLL(nccl).ncclGetVersion(ctypes.byref(version)) == 0
+print(ctypes.CDLL(cudnn).cudnnGetVersion(), version.value)
+"""
 KERNEL = "__global__ void add(float *x) { x[threadIdx.x] += 1; }\nint main() { return 0; }\n"
 
 
@@ -27,7 +37,7 @@ def bare(hosts):
 
 
 def cuda(lab, *flags, **variables):
-    done = lab.playbook("provision", "-t", "cuda", *flags, cuda_enabled=True, **variables)
+    done = lab.playbook("provision", "-t", "cuda", *flags, timeout=1200, cuda_enabled=True, **variables)
     return done, " ".join(done.output.split())
 
 
@@ -117,16 +127,24 @@ def test_a_line_that_breaks_torch_is_reported(lab, hosts):
         host.run_test("sed -i '/LD_LIBRARY_PATH/d' /root/.bashrc")
 
 
-def test_the_real_nvcc_from_wheels(lab, hosts):
-    options = {"cuda_method": "wheels", "cuda_versions": ["13.0"]}
+def test_the_real_nvcc_cudnn_and_nccl_from_wheels(lab, hosts):
+    options = {"cuda_method": "wheels", "cuda_versions": ["13.0"], "cuda_cudnn": CUDNN[0], "cuda_nccl": NCCL[0]}
     done, _words = cuda(lab, **options)
     assert done.code == 0, done.output
     assert set(cuda(lab, **options)[0].changed().values()) == {0}
     host = hosts["node1"]
     assert "release 13.0" in host.check_output("/usr/local/cuda/bin/nvcc --version")
     compiler = lab.playbook(
-        "provision", "-t", "cuda,compiler", cuda_enabled=True, torchfleet_stack={"cuda": "13.0"}, **options
+        "provision",
+        "-t",
+        "cuda,compiler",
+        timeout=1200,
+        cuda_enabled=True,
+        torchfleet_stack={"cuda": "13.0"},
+        **options,
     )
     assert compiler.code == 0, compiler.output
     host.run_test(f"cat > /tmp/add.cu <<'E'\n{KERNEL}E")
     host.check_output("/usr/local/cuda/bin/nvcc -ccbin /usr/bin/g++-12 -arch=sm_80 -o /tmp/add /tmp/add.cu && /tmp/add")
+    for one in hosts.values():
+        assert one.check_output(f"python3 - <<'E'\n{ASK}E").split() == [CUDNN[1], NCCL[1]]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+
 import pytest
 
+RENDEZVOUS = 29500
 NFTABLES = """\
 flush ruleset
 table inet filter {
@@ -138,6 +142,45 @@ def test_firewalld_opens_to_members(lab, hosts, firewalld):
     assert tune(lab).changed()["node2"] == 0
     assert "target: ACCEPT" in firewalld.check_output("firewall-cmd --permanent --zone=torchfleet --list-all")
     assert firewalld.check_output("firewall-cmd --state 2>&1") == "running"
+
+
+@contextlib.contextmanager
+def listening(host):
+    """Something answers at the rendezvous port, on all addresses, as torchrun's store does."""
+    host.check_output(f"systemd-run -q --unit=rendezvous python3 -m http.server -d /srv {RENDEZVOUS}")
+    host.check_output(
+        f"for try in $(seq 100); do (</dev/tcp/127.0.0.1/{RENDEZVOUS}) 2>/dev/null && exit; sleep 0.1; done; exit 1"
+    )
+    try:
+        yield
+    finally:
+        host.check_output("systemctl stop rendezvous")
+
+
+def stranger_gets_in(lab, name):
+    """The controller is no member: it comes from the gateway's address."""
+    try:
+        socket.create_connection((lab.nodes[name]["ansible_host"], RENDEZVOUS), timeout=3).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_without_a_firewall_the_port_is_open_to_whoever_reaches_it(lab, hosts):
+    with listening(hosts["node1"]):
+        tune(lab)
+        assert stranger_gets_in(lab, "node1")
+
+
+@pytest.mark.parametrize(("name", "firewall"), [("node1", "nftables"), ("node2", "ufw"), ("node2", "firewalld")])
+def test_a_stranger_is_kept_out_and_a_member_gets_in(lab, hosts, request, name, firewall):
+    host = request.getfixturevalue(firewall)
+    peer = hosts["node2" if name == "node1" else "node1"]
+    with listening(host):
+        tune(lab)
+        for address in (lab.nodes[name]["torchfleet_address"], lab.nodes[name]["ansible_host"]):
+            peer.check_output(f"timeout 3 bash -c '</dev/tcp/{address}/{RENDEZVOUS}'")
+        assert not stranger_gets_in(lab, name)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from typing import ClassVar
 
 import pytest
 
+# A set whose Python is not Debian 12's.
+SET = {"set": "torch-2.13-cpu", "python": "3.11"}
 PYTHON = "/opt/torchfleet/venv/bin/python"
 
 
@@ -125,7 +127,7 @@ def test_no_internet_and_no_wheelhouse(lab, hosts):
     assert "six==1.17.0 could not be installed from the package index" in words
 
 
-def test_each_file_of_an_index_is_fetched_once(lab, hosts, cache, tmp_path):
+def test_a_named_set_from_an_index_whose_files_are_fetched_once(lab, hosts, cache, tmp_path):
     (wheel,) = cache.rglob("torch-2.13.0*.whl")
     (tmp_path / "cpu" / "torch").mkdir(parents=True)
     shutil.copy(wheel, tmp_path / "cpu" / "torch")
@@ -137,7 +139,7 @@ def test_each_file_of_an_index_is_fetched_once(lab, hosts, cache, tmp_path):
     with served(tmp_path, address) as url, cut_off(lab, hosts):
         done, _words = provision(
             lab,
-            pytorch_cuda="cpu",
+            torchfleet_stack=SET,
             pytorch_official_index=url,
             pytorch_fetch="controller",
             pytorch_wheelhouse_cache=str(tmp_path / "wheels"),

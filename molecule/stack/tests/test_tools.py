@@ -14,7 +14,13 @@ def provision(lab, tags, **variables):
 
 
 @pytest.mark.parametrize(
-    ("stack", "major"), [({"torch": "2.5.1", "cuda": "11.8"}, "11"), ({"torch": "2.13.0", "gcc": "12"}, "12")]
+    ("stack", "major"),
+    [
+        ({"torch": "2.5.1", "cuda": "11.8"}, "11"),
+        ({"torch": "2.13.0", "gcc": "12"}, "12"),
+        # The set's GCC 13 is not Debian 12's.
+        ({"set": "torch-2.13-cpu", "python": "3.11"}, "12"),
+    ],
 )
 def test_a_compiler_that_suits_beside_the_system_s_own(lab, hosts, stack, major):
     before = hosts["node1"].run("readlink -f /usr/bin/gcc").stdout

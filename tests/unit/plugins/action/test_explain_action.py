@@ -17,6 +17,7 @@ import pytest
 
 pytest.importorskip("ansible", reason="the playbook runs in ansible-core")
 
+from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._confirm import combine
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._matcher import diagnose
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _logs
 
@@ -79,6 +80,25 @@ def test_what_the_cluster_said_is_no_change(runs: Path) -> None:
     path.write_text(json.dumps(answer, indent=2) + "\n", encoding="utf-8")
     assert "changed=0" in run(runs).stdout
     assert "so it is" in path.read_text(encoding="utf-8")
+
+
+def test_json_is_as_documented(runs: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((ROOT / "docs" / "findings.schema.json").read_text(encoding="utf-8"))
+    (runs / "runs" / "new" / "alpha" / "rank-3.log").write_text("EADDRINUSE: port 29500 in use\n", encoding="utf-8")
+    for run_id in ("new", "old"):
+        run(runs, "-e", f"explain_run_id={run_id}")
+        answer = json.loads((runs / "runs" / run_id / "findings.json").read_text(encoding="utf-8"))
+        jsonschema.validate(answer, schema)
+    told = {"a": {"holds": True, "sentence": "port 29500 is held"}, "b": {"holds": None, "sentence": "it is free"}}
+    probed = {"id": "tcp_port_taken", "parameters": {"port": "29500"}}
+    for finding in answer["findings"]:
+        for result in (combine(told, ["c"]), combine({})):
+            finding["probe"] = {**probed, "result": result}
+            jsonschema.validate(answer, schema)
+        finding["probe"]["result"] = {"confirmed": "yes"}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(answer, schema)
 
 
 def test_a_run_can_be_named_and_check_mode_writes_nothing(runs: Path) -> None:

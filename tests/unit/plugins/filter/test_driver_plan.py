@@ -6,10 +6,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+from ansible.template import trust_as_template as trust
 
 from ansible_collections.torchfleet.cluster.plugins.filter.driver_plan import driver_plan
 
+ROOT = Path(__file__).resolve().parents[4]
 BUS = [{"address": "0000:1b:00.0"}]
 
 
@@ -119,3 +126,19 @@ def test_secure_boot_with_an_enrolled_key():
 def test_fabric_manager_is_of_exactly_the_driver_s_version():
     plan = driver_plan(gpu("not_installed"), node("ubuntu", "22.04"), "580.95.05", nvswitch=True)
     assert plan["packages"][-1] == "nvidia-fabricmanager-580=580.95.05-*"
+
+
+@pytest.mark.parametrize(
+    ("facts", "given", "wanted"),
+    [
+        ({"nvswitches": 6}, None, True),
+        ({"nvswitches": 0}, None, False),
+        (None, None, False),
+        ({"nvswitches": 6}, False, False),
+    ],
+)
+def test_the_role_takes_nvswitch_from_the_facts_and_a_variable_wins(facts, given, wanted):
+    defaults = yaml.safe_load((ROOT / "roles/nvidia_driver/defaults/main.yml").read_text(encoding="utf-8"))
+    variables = {"ansible_facts": {"torchfleet_software": facts} if facts else {}}
+    variables["nvidia_driver_nvswitch"] = trust(defaults["nvidia_driver_nvswitch"]) if given is None else given
+    assert Templar(DataLoader(), variables).template(trust("{{ nvidia_driver_nvswitch }}")) is wanted

@@ -124,6 +124,41 @@ def test_names(key, purpose, values, names):
     assert packages_for(PLATFORMS[key], purpose, **values) == names
 
 
+@pytest.mark.parametrize(
+    "key,purpose,values,names",
+    [
+        ("debian12", "cudnn", {"cudnn": "9.10.2.21"}, "libcudnn9-cuda-12=9.10.2.21-* libcudnn9-dev-cuda-12=9.10.2.21-*"),
+        ("ubuntu2404", "cudnn", {"cudnn": "9.10"}, "libcudnn9-cuda-12=9.10.* libcudnn9-dev-cuda-12=9.10.*"),
+        ("rhel9", "cudnn", {"cudnn": "9.8.0.87"}, "libcudnn9-cuda-12=9.8.0.87-* libcudnn9-devel-cuda-12=9.8.0.87-*"),
+        ("rhel10", "cudnn", {"cudnn": "9.8.0.87", "cuda": "13.0"}, "libcudnn9-cuda-13=9.8.0.87-* libcudnn9-devel-cuda-13=9.8.0.87-*"),
+        ("ubuntu2204", "cudnn", {"cudnn": "8.9.7.29"}, "libcudnn8=8.9.7.29-1+cuda12.* libcudnn8-dev=8.9.7.29-1+cuda12.*"),
+        ("debian11", "cudnn", {"cudnn": "8.9.7.29", "cuda": "11.8"}, "libcudnn8=8.9.7.29-1+cuda11.* libcudnn8-dev=8.9.7.29-1+cuda11.*"),
+        ("rhel8", "cudnn", {"cudnn": "8.9.7.29"}, "libcudnn8=8.9.7.29-1.cuda12.* libcudnn8-devel=8.9.7.29-1.cuda12.*"),
+        ("debian13", "nccl", {"nccl": "2.27.5"}, "libnccl2=2.27.5-1+cuda12.* libnccl-dev=2.27.5-1+cuda12.*"),
+        ("ubuntu2204", "nccl", {"nccl": "2.27.5-1+cuda12.4"}, "libnccl2=2.27.5-1+cuda12.4 libnccl-dev=2.27.5-1+cuda12.4"),
+        ("rhel9", "nccl", {"nccl": "2.27.5", "cuda": "13.0"}, "libnccl=2.27.5-1+cuda13.* libnccl-devel=2.27.5-1+cuda13.*"),
+        ("rhel9", "nccl", {"nccl": None, "cudnn": "9.8.0.87"}, "libnccl libnccl-devel"),
+    ],
+)  # fmt: skip
+def test_a_version_of_cudnn_and_nccl_counts(key, purpose, values, names):
+    assert packages_for(PLATFORMS[key], purpose, **{"cuda": "12.6", **values}) == tuple(names.split())
+
+
+@pytest.mark.parametrize(
+    "purpose,values,words",
+    [
+        ("cudnn", {"cudnn": "7.6.5"}, "cuDNN 7.6.5 is not known here, but 8 and 9 are"),
+        ("cudnn", {"cudnn": "latest"}, "cuDNN latest is not known here"),
+        ("cudnn", {"cudnn": "8.9"}, "cudnn 8.9 is not a full version: write it as 8.9.7.29"),
+        ("nccl", {"nccl": "2.27"}, "nccl 2.27 is not a full version: write it as 2.27.5"),
+        ("nccl", {"nccl": "2.27.5", "cuda": None}, "the packages of nccl 2.27.5 need a value for cuda"),
+    ],
+)
+def test_a_version_that_says_too_little_is_refused(purpose, values, words):
+    with pytest.raises(PackageError, match=words):
+        packages_for(PLATFORMS["debian12"], purpose, **{"cuda": "12.6", **values})
+
+
 @pytest.mark.parametrize("purpose,missing", [("cuda_toolkit", "cuda"), ("kernel_headers", "kernel")])
 def test_a_missing_value_is_named(purpose, missing):
     with pytest.raises(PackageError, match=missing):
@@ -165,8 +200,8 @@ def test_vendor_driver_stays_on_its_branch(key, branch, modules, packages, strea
     [
         ("ubuntu2204", "535.183.01", "nvidia-fabricmanager-535=535.183.01-*"),
         ("debian12", "595.71.05", "nvidia-fabricmanager=595.71.05-*"),
-        ("rhel9", "570.133.20", "nvidia-fabric-manager-570.133.20"),
-        ("rhel10", "595.71.05", "nvidia-fabricmanager-595.71.05"),
+        ("rhel9", "570.133.20", "nvidia-fabric-manager=570.133.20-*"),
+        ("rhel10", "595.71.05", "nvidia-fabricmanager=595.71.05-*"),
     ],
 )
 def test_fabric_manager_matches_the_driver_to_the_last_digit(key, driver, package):

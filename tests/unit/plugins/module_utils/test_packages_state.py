@@ -10,9 +10,14 @@ import pytest
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._packages import (
     PLATFORMS,
+    exact_dependencies,
     installed_apt,
     installed_rpm,
     missing_packages,
+    newest_match,
+    offered_apt,
+    offered_dnf,
+    refused_versions,
     repository_commands,
     version_matches,
 )
@@ -44,6 +49,66 @@ def test_rpm():
 )
 def test_versions(wanted, found, met):
     assert version_matches(wanted, found) is met
+
+
+MADISON = """\
+libnccl2 | 2.27.7-1+cuda13.0 | https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64  Packages
+libnccl2 | 2.27.5-1+cuda12.9 | https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64  Packages
+libnccl2 | 2.27.5-1+cuda12.4 | https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64  Packages
+libnccl2 | 2.27.5-1+cuda12.4 | file:/srv/mirror ./ Packages
+ nvidia-cudnn | 8.7.0.84~cuda11.8 | http://deb.debian.org/debian bookworm/non-free Sources
+"""
+REPOQUERY = """\
+libcudnn9-cuda-12\t9.8.0.87-1
+
+libcudnn9-cuda-12\t9.10.2.21-1
+libnccl\t0:2.27.5-1+cuda12.9
+"""
+
+
+def test_what_repositories_offer_is_told_with_the_newest_first():
+    nccl = ("2.27.7-1+cuda13.0", "2.27.5-1+cuda12.9", "2.27.5-1+cuda12.4")
+    assert offered_apt(MADISON) == {"libnccl2": nccl}
+    assert offered_dnf(REPOQUERY) == {
+        "libnccl": ("2.27.5-1+cuda12.9",),
+        "libcudnn9-cuda-12": ("9.10.2.21-1", "9.8.0.87-1"),
+    }
+    assert newest_match("2.27.5-1+cuda12.*", nccl) == "2.27.5-1+cuda12.9"
+
+
+@pytest.mark.parametrize(
+    ("offered", "wanted", "words"),
+    [
+        (offered_apt(MADISON), "libnccl2=2.27.5-1+cuda12.*", ""),
+        (offered_apt(MADISON), "libnccl2", ""),
+        (
+            offered_apt(MADISON),
+            "libnccl2=2.19.3-1+cuda12.*",
+            "the repositories have no libnccl2 2.19.3-1+cuda12.*, they have 2.27.7-1+cuda13.0, 2.27.5-1+cuda12.9, "
+            "2.27.5-1+cuda12.4",
+        ),
+        (offered_dnf(REPOQUERY), "libcudnn9-cuda-12=9.10.2.21-*", ""),
+        (
+            offered_dnf(REPOQUERY),
+            "libcudnn8=8.9.7.29-1.cuda12.*",
+            "have no libcudnn8 8.9.7.29-1.cuda12.*, nor any other",
+        ),
+        ({"a": [str(number) for number in range(7)]}, "a=9", "they have 0, 1, 2, 3, 4 and older"),
+    ],
+)
+def test_a_version_that_no_repository_has_is_refused_with_those_that_are_there(offered, wanted, words):
+    said = refused_versions([wanted], offered)
+    assert words in said and bool(words) == bool(said)
+
+
+def test_what_is_wanted_in_one_version_comes_along():
+    """apt takes the newest of what another package depends on, and then finds that it does not fit."""
+    show = (
+        "Package: libcudnn9-dev-cuda-12\nVersion: 9.10.2.21-1\n"
+        "Depends: libcudnn9-cuda-12 (= 9.10.2.21-1), libcudnn9-headers-cuda-12:amd64 (= 9.10.2.21-1), libc6 (>= 2.17), a | b (= 1)\n"
+        "Conflicts: libcudnn8-dev (= 8.9.7.29-1)\n"
+    )
+    assert exact_dependencies(show) == ("libcudnn9-cuda-12=9.10.2.21-1", "libcudnn9-headers-cuda-12=9.10.2.21-1")
 
 
 def test_what_is_missing():

@@ -57,6 +57,25 @@ def test_packages_from_named_channels_alone(call, conda):
     assert "--channel https://mirror/conda-forge --override-channels python=3.12" in first
 
 
+def test_channels_and_mirrors_are_asked_in_their_order(call, conda):
+    call(packages=["python"], channels=["https://mirror/conda-forge", "nvidia"])
+    first = conda.with_name("conda.calls").read_text(encoding="utf-8").splitlines()[0]
+    assert "--channel https://mirror/conda-forge --channel nvidia --override-channels python" in first
+    call(packages=["python"], path=str(conda.with_name("other")))
+    assert "--channel" not in conda.with_name("conda.calls").read_text(encoding="utf-8").splitlines()[2]
+
+
+def test_a_definition_is_handed_to_conda_as_it_is_and_its_channels_alone_count(call, conda, tmp_path):
+    definition = "channels: [https://mirror/conda-forge]\ndependencies:\n  - python=3.12\n  - pip: [six==1.17.0]\n"
+    assert call(check=True, definition=definition)["changed"]
+    answer = call(definition=definition, packages=["python=3.9"], channels=["elsewhere"])
+    assert answer["changed"] and answer["python"] == str(tmp_path / "env/bin/python")
+    first = conda.with_name("conda.calls").read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith(f"env create --quiet --prefix {tmp_path / 'env'} --file ") and first.endswith(".yml")
+    assert (tmp_path / "env/list").read_text(encoding="utf-8") == definition
+    assert not call(definition=definition)["changed"]
+
+
 def test_an_environment_that_is_there_is_left_alone(call):
     call(packages=["python=3.12"])
     assert not call(packages=["python=3.12"])["changed"]

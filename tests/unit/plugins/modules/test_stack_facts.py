@@ -13,6 +13,7 @@ import sys
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _gather_gpu
 from ansible_collections.torchfleet.cluster.plugins.modules import stack_facts
 
 
@@ -39,6 +40,18 @@ def test_it_says_what_this_machine_has(call):
 def test_an_interpreter_that_is_not_there_is_a_result(call):
     software = call(python="/nowhere/python")["ansible_facts"]["torchfleet_software"]
     assert software["python_version"] == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "vendor", "count"), [("0x068000", "0x10de", 1), ("0x030200", "0x10de", 0), ("0x068000", "0x8086", 0)]
+)
+def test_nvswitches_are_counted_by_class_and_vendor(call, monkeypatch, tmp_path, kind, vendor, count):
+    device = tmp_path / "sys/bus/pci/devices/0000:43:00.0"
+    device.mkdir(parents=True)
+    (device / "class").write_text(kind + "\n", encoding="utf-8")
+    (device / "vendor").write_text(vendor + "\n", encoding="utf-8")
+    monkeypatch.setattr(_gather_gpu, "ROOT", str(tmp_path))
+    assert call()["ansible_facts"]["torchfleet_software"]["nvswitches"] == count
 
 
 def test_lines_of_start_files_are_found(tmp_path):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import threading
 
 import pytest
 
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils._download import (
+    CURRENT_SECONDS,
     DownloadError,
     check_sha256,
     fetch,
+    fetch_current,
     file_name,
     local_file,
 )
@@ -103,6 +106,29 @@ def test_a_server_out_of_reach_is_named(tmp_path):
 
     with pytest.raises(DownloadError, match="cannot be reached from this controller"):
         fetch(URL, SUM, tmp_path, refuse)
+
+
+def test_a_file_without_a_sum_is_shared_for_a_while_and_then_asked_for_anew(tmp_path):
+    server = Server()
+    path, size = fetch_current(URL, tmp_path, server, 1000.0)
+    os.utime(path, (1000.0, 1000.0))
+    assert (path.read_bytes(), size) == (CONTENT, len(CONTENT))
+    assert fetch_current(URL, tmp_path, server, 1000.0 + CURRENT_SECONDS - 1) == (path, 0)
+    assert fetch_current(URL, tmp_path, Server(b"replaced"), 1000.0 + CURRENT_SECONDS) == (path, len(b"replaced"))
+    assert path.read_bytes() == b"replaced"
+
+
+def test_a_file_without_a_sum_that_broke_off_is_begun_anew(tmp_path):
+    with pytest.raises(DownloadError, match="broke off"):
+        fetch_current(URL, tmp_path, Server(breaks=500), 0.0)
+    server = Server()
+    assert fetch_current(URL, tmp_path, server, 0.0)[1] == len(CONTENT)
+    assert server.calls == [0]
+
+
+def test_a_file_without_a_sum_comes_by_https_alone(tmp_path):
+    with pytest.raises(DownloadError, match="is not fetched by https: set its sha256"):
+        fetch_current("http://example.org/a.deb", tmp_path, Server(), 0.0)
 
 
 @pytest.mark.parametrize("value", [None, "", "abc", "g" * 64, 12])

@@ -327,6 +327,16 @@ def note(module: AnsibleModule) -> None:
         module.warn(f"the reason could not be noted: {err.strip()[-200:]}")
 
 
+def on_gpus(module: AnsibleModule, pids: list[int]) -> list[int]:
+    """Of processes that are gone, those that the driver still holds GPU memory for."""
+    nvidia_smi = module.get_bin_path("nvidia-smi")
+    if not nvidia_smi or not pids:
+        return []
+    code, out, _err = module.run_command([nvidia_smi, "--query-compute-apps=pid", "--format=csv,noheader,nounits"])
+    told = {int(word) for word in out.split() if word.isdigit()} if code == 0 else set()
+    return sorted(pid for pid in told & set(pids) if not os.path.exists(f"/proc/{pid}"))
+
+
 def stop(module: AnsibleModule) -> None:
     params = module.params
     systemctl = module.get_bin_path("systemctl") if has_systemd() else None
@@ -360,6 +370,17 @@ def stop(module: AnsibleModule) -> None:
         left = sweep(module, 9)
         time.sleep(0.1)
         left = sweep(module, 0)
+    held = left or on_gpus(module, pids)
+    deadline = time.monotonic() + SLACK  # the driver frees memory a moment after the process
+    while held and not left and time.monotonic() < deadline:
+        time.sleep(0.5)
+        held = on_gpus(module, pids)
+    if held and not left:
+        module.fail_json(
+            msg=f"{socket.gethostname()}: GPU memory of run {params['run_id']} is still held for processes {held}, "
+            "which are gone: the driver has to be reset (nvidia-smi --gpu-reset), or the node rebooted",
+            left=held,
+        )
     if left:
         module.fail_json(
             msg=f"{socket.gethostname()}: processes {left} of run {params['run_id']} cannot be ended", left=left

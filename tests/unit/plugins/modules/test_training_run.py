@@ -166,5 +166,27 @@ def test_what_does_not_end_politely_is_killed_after_the_grace(call: Any) -> None
     until(lambda: not call.pids())
 
 
+@pytest.mark.parametrize(("lines", "held"), [("echo $(cat pid)", True), ("echo 1", False), ("exit 9", False)])
+def test_gpu_memory_that_outlives_its_process_is_named(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, held: bool
+) -> None:
+    tool = tmp_path / "bin" / "nvidia-smi"
+    tool.parent.mkdir()
+    tool.write_text(f"#!/bin/sh\ncd {tmp_path}\n{lines}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(training_run, "SLACK", 0.6)
+    call("started", "/bin/sleep", "1000")
+    until(lambda: (call.run_dir / "agent.json").exists() and len(call.pids()) == 2)
+    pid = call.pids()[0]
+    (tmp_path / "pid").write_text(str(pid))
+    done = call("stopped")
+    assert call.pids() == []
+    assert bool(done.get("failed")) is held
+    if held:
+        assert done["left"] == [pid]
+        assert "GPU memory of run" in done["msg"]
+
+
 def test_a_run_that_was_never_here_is_stopped_already(call: Any) -> None:
     assert not call("stopped")["changed"]

@@ -140,9 +140,14 @@ def test_nobody_follows_and_the_launcher_dies(lab, hosts, tmp_path, script, laun
 def test_a_killed_pdsh_is_no_success(lab, hosts, tmp_path, script, launcher):
     """DeepSpeed's runner then ends with 0, and the ranks train on."""
     run = Run(lab, hosts, tmp_path, script, "-", **{**variables_of(launcher), **EQUAL})
-    run.wait_for("node2:1 | step 20", 120)
-    found, said = suffer(run, lambda run: hosts["node1"].check_output("pkill -9 -x pdsh"))
-    keep("faults-launchers.json", {f"{launcher}: kill -9 of pdsh": found})
-    assert found["code"] != 0
-    assert re.search("launcher on node1|node1.*launcher|rank", said), said
-    assert_nothing_left(hosts, run.run.name)
+    try:
+        run.wait_for("node2:1 | step 20", 120)
+        # Debian's is a wrapper of pdsh.bin.
+        found, said = suffer(run, lambda run: hosts["node1"].check_output("pkill -9 '^pdsh'"))
+        keep("faults-launchers.json", {f"{launcher}: kill -9 of pdsh": found})
+        assert found["code"] != 0
+        assert re.search("launcher on node1|node1.*launcher|rank", said), said
+        assert_nothing_left(hosts, run.run.name)
+    finally:
+        if run.process.poll() is None:
+            os.killpg(run.process.pid, signal.SIGKILL)

@@ -20,7 +20,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._checks import 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._checks._rules import CHECKS
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import DEFAULT_MASTER_PORT
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _bench_report, _report
-from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import read_members
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import asked, read_in_launch_order
 
 FACTS = {
     "system": "__check_system",
@@ -63,7 +63,8 @@ class ActionModule(ActionBase):
             checks = _check.chosen(own.checks, args["skip"], args["severity"])
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from error
-        members = self._members(task_vars)
+        group = read_in_launch_order(task_vars, self._templar)
+        members = [member for member in group if member["host"] in asked(task_vars)]
         if args["state"] == "planned":
             return {
                 **result,
@@ -80,7 +81,7 @@ class ActionModule(ActionBase):
             found = {m["name"]: task_vars["hostvars"][m["host"]].get("__check_listening") or {} for m in members}
             listeners = {name: answer["listener"] for name, answer in found.items() if answer.get("listener")}
             return {**result, "changed": False, "listeners": listeners}
-        report = self._judge(members, checks, args, task_vars)
+        report = self._judge(group, checks, args, task_vars)
         self._display.display(_report.as_text(report), color=("green", "yellow", "red")[report["status"]])
         files = {}
         if args["dest"]:
@@ -108,11 +109,6 @@ class ActionModule(ActionBase):
                 raise AnsibleActionFail(f"{path} cannot be read: {error}") from error
         return documents
 
-    def _members(self, task_vars: Mapping[str, Any]) -> list[dict[str, Any]]:
-        members = read_members(task_vars, self._templar)
-        head = self._option(task_vars, "torchfleet_head", None)
-        return sorted(members, key=lambda member: head is not None and head not in (member["host"], member["name"]))
-
     def _option(self, task_vars: Mapping[str, Any], name: str, default: Any) -> Any:
         value = self._templar.template(task_vars[name]) if name in task_vars else None
         return default if value in (None, "") else value
@@ -121,18 +117,20 @@ class ActionModule(ActionBase):
 
     def _judge(
         self,
-        members: list[dict[str, Any]],
+        group: list[dict[str, Any]],
         checks: list[_check.Check],
         args: Mapping[str, Any],
         task_vars: Mapping[str, Any],
     ) -> dict[str, Any]:
+        members = [member for member in group if member["host"] in asked(task_vars)]
+        outside = [str(member["name"]) for member in group if member not in members]
         results = {}
         for member in members:
             hostvars = task_vars["hostvars"][member["host"]]
             found = {key: hostvars.get(name) or {} for key, name in FACTS.items()}
             results[member["name"]] = {**{key: found["system"].get(key) for key in _facts.MODULES}, **found}
         settings = {"master_port": self._option(task_vars, "torchfleet_master_port", DEFAULT_MASTER_PORT)}
-        cluster = _facts.assemble(members, results, settings, args["network"])
+        cluster = _facts.assemble(members, results, settings, args["network"], head=str(group[0]["name"]))
         findings = _check.evaluate(checks, cluster)
         now = time.time()
         previous = _report.read_json(Path(args["dest"]).expanduser() / _report.CHECK_JSON) if args["dest"] else None
@@ -144,6 +142,7 @@ class ActionModule(ActionBase):
             ended=now,
             skipped=args["skip"],
             previous=previous,
+            outside=outside,
         )
 
     def _write(self, folder: Path, report: dict[str, Any], runs: list[str]) -> dict[str, str]:

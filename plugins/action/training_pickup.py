@@ -19,10 +19,11 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _run_list
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _runs
-from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import read_members
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import asked, read_members
 
 INFO = "__launch_runs"
 OVER = ("succeeded", "failed")
+NOT_ASKED = "not asked (--limit)"
 
 
 def has_controller(manifest: Mapping[str, Any]) -> bool:
@@ -35,6 +36,16 @@ def has_controller(manifest: Mapping[str, Any]) -> bool:
     except (OSError, KeyError, ValueError):
         return False
     return True
+
+
+def refusal(run: _run_list.RunView, ends: bool, follows: bool) -> str:
+    """Why a run of which nodes are outside of --limit is not ended or followed; looking at it does no harm."""
+    also = f"run {run.run_id} is on {', '.join(run.outside)}, too, which --limit leaves out: "
+    if ends:
+        return f"{also}ended on some nodes alone it would hang on the others, so run without --limit"
+    if follows:
+        return f"{also}its end is judged over all nodes, so run without --limit, or with -e launch_logs_follow=false"
+    return ""
 
 
 def take_folder(runs_dir: Path, run_id: str, launch: Mapping[str, Any]) -> Path:
@@ -67,15 +78,18 @@ class ActionModule(ActionBase):
         task_vars = task_vars or {}
         args = self._task.args
         hosts = {host["name"]: host["host"] for host in read_members(task_vars, self._templar)}
+        outside = {name for name, host in hosts.items() if host not in asked(task_vars)}
         reports: Dict[str, List[Mapping[str, Any]]] = {}
         silent = []
         for name, host in hosts.items():
             info = task_vars["hostvars"][host].get(INFO) or {}
-            if "runs" in info:
+            if name in outside:
+                silent.append(f"{name}: {NOT_ASKED}")
+            elif "runs" in info:
                 reports[name] = info["runs"]
             else:
                 silent.append(f"{name}: {str(info.get('msg') or 'no answer').strip()}")
-        runs = _run_list.views(reports)
+        runs = _run_list.views(reports, outside)
         if args.get("show"):
             wanted = str(args.get("run_id") or "")
             shown = [run for run in runs if wanted in ("", run.run_id)]
@@ -91,6 +105,11 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"run {run.run_id} is {run.user}'s, who alone can read or end it, beside root")
         if run.launch is None:
             raise AnsibleActionFail(f"run {run.run_id} was never wholly started: no node has its plan")
+        if run.outside:
+            why = refusal(run, bool(args.get("running")), bool(args.get("runs_dir")))
+            if why:
+                raise AnsibleActionFail(why)
+            self._display.display("\n".join(f"{name}: {NOT_ASKED}" for name in run.outside))
         launch = json.loads(json.dumps(run.launch))
         job, nodes = launch["job"], launch["plan"]["nodes"]
         folder = ""

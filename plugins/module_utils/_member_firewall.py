@@ -125,8 +125,8 @@ def _port_number(port: str) -> str:
 
 def nft_script(chains: Sequence[Chain], opening: Opening) -> str:
     """What is loaded after the firewall's own rules at every start."""
-    rules = [f"insert rule {rule}" for chain in chains for rule in nft_rules(chain, opening)]
-    return "# Written by torchfleet.cluster.node_tuning; the next provision overwrites it.\n" + "\n".join(rules) + "\n"
+    rules = [f"insert rule {rule}\n" for chain in chains for rule in nft_rules(chain, opening)]
+    return "# Written by torchfleet.cluster.node_tuning; the next provision overwrites it.\n" + "".join(rules)
 
 
 def nft_unit(nft: str, script: str) -> str:
@@ -135,6 +135,19 @@ def nft_unit(nft: str, script: str) -> str:
         "# Written by torchfleet.cluster.node_tuning; the next provision overwrites it.\n"
         f"[Service]\nExecStartPost=-{nft} -f {script}\nExecReload=-{nft} -f {script}\n"
     )
+
+
+def nft_script_without(script: str, gone: FrozenSet[str]) -> str:
+    """The script that is loaded at every start, without some members."""
+    lines = []
+    for line in script.splitlines(keepends=True):
+        listed = re.search(r"saddr \{ ([^}]*) \}", line)
+        kept = [one for one in listed.group(1).split(", ") if one not in gone] if listed else []
+        if listed and kept:
+            line = line[: listed.start(1)] + ", ".join(kept) + line[listed.end(1) :]
+        if kept or not listed:
+            lines.append(line)
+    return "".join(lines)
 
 
 # --- ufw --------------------------------------------------------------------------------------------------------------
@@ -168,6 +181,10 @@ def ufw_commands(now: Dict[str, Tuple[str, ...]], opening: Opening) -> List[Argv
         if now.get(member) != opening.ports:
             commands.append(("prepend", *ufw_rule(member, opening.ports), "comment", MARK))
     return commands
+
+
+def ufw_taken_back(now: Dict[str, Tuple[str, ...]], gone: FrozenSet[str]) -> List[Argv]:
+    return [("--force", "delete", *ufw_rule(one, ports)) for one, ports in sorted(now.items()) if one in gone]
 
 
 # --- firewalld --------------------------------------------------------------------------------------------------------
@@ -207,3 +224,10 @@ def zone_commands(now: Optional[Zone], opening: Opening) -> List[Argv]:
         commands += [(zone, f"--remove-{option}={one}") for one in sorted(have - want)]
         commands += [(zone, f"--add-{option}={one}") for one in sorted(want - have)]
     return commands
+
+
+def zone_taken_back(now: Zone, gone: FrozenSet[str]) -> List[Argv]:
+    """The same without some members; without any, the zone goes."""
+    if now.sources <= gone:
+        return [(f"--delete-zone={ZONE}",)]
+    return [(f"--zone={ZONE}", f"--remove-source={one}") for one in sorted(now.sources & gone)]

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Container, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._outcome import how
 
@@ -20,7 +20,8 @@ class RunView:
     """One run over all its nodes.
 
     `state` is running, succeeded, failed, lost (a supervisor was killed, and nothing runs any more) or private (another
-    user's). `nodes` tell of it; `silent` should and do not. `started` is seconds since the epoch. `sentence` says more.
+    user's). `nodes` tell of it; `silent` should and do not; `outside` were not asked. `started` is seconds since the
+    epoch. `sentence` says more.
     """
 
     run_id: str
@@ -31,28 +32,32 @@ class RunView:
     started: Optional[float]
     sentence: str
     launch: Optional[Mapping[str, Any]] = None
+    outside: Tuple[str, ...] = ()
 
 
-def views(reports: Mapping[str, Sequence[Mapping[str, Any]]]) -> List[RunView]:
+def views(reports: Mapping[str, Sequence[Mapping[str, Any]]], not_asked: Container[str] = ()) -> List[RunView]:
     """All runs, newest first, from what each node told (`agent.py list`), by the node's name."""
     by_run: Dict[str, Dict[str, Mapping[str, Any]]] = {}
     for node, runs in reports.items():
         for run in runs:
             by_run.setdefault(str(run["run_id"]), {})[node] = run
-    found = [_view(run_id, told) for run_id, told in by_run.items()]
+    found = [_view(run_id, told, not_asked) for run_id, told in by_run.items()]
     return sorted(found, key=lambda view: -(view.started or 0))
 
 
-def _view(run_id: str, told: Mapping[str, Mapping[str, Any]]) -> RunView:
+def _view(run_id: str, told: Mapping[str, Mapping[str, Any]], not_asked: Container[str]) -> RunView:
     launch = next((run["launch"] for run in told.values() if run.get("launch")), None)
     planned = [str(node["node"]) for node in launch["plan"]["nodes"]] if launch else []
-    silent = tuple(node for node in planned if node not in told)
+    outside = tuple(node for node in planned if node not in told and node in not_asked)
+    silent = tuple(node for node in planned if node not in (*told, *outside))
     state, sentence = _state(told)
-    if silent:
-        sentence = f"{sentence}; no word of {', '.join(silent)}" if sentence else f"no word of {', '.join(silent)}"
+    for what, nodes in (("no word of", silent), ("not asked:", outside)):
+        if nodes:
+            sentence = "; ".join(filter(None, (sentence, f"{what} {', '.join(nodes)}")))
     started = [float(run["started"]) for run in told.values() if run.get("started")]
     user = str(next(iter(told.values()))["user"])
-    return RunView(run_id, user, state, tuple(told), silent, min(started) if started else None, sentence, launch)
+    began = min(started) if started else None
+    return RunView(run_id, user, state, tuple(told), silent, began, sentence, launch, outside)
 
 
 def _state(told: Mapping[str, Mapping[str, Any]]) -> Tuple[str, str]:

@@ -13,14 +13,19 @@ version_added: 0.1.0
 author:
   - The torchfleet authors (@torchfleet)
 description:
-  - Opens the firewall that a node has (firewalld, ufw, nftables) to the addresses of the members, and to nobody else.
+  - Opens the firewall that a node has (firewalld, ufw, nftables) to the addresses of the members, and to nobody else;
+    or takes that back for members that are none any more.
   - Never turns a firewall on or off, and never closes what others opened. A node without a firewall is left alone.
 options:
+  state:
+    description: V(absent) takes openings of this collection back, for O(members) or, without them, for all.
+    type: str
+    choices: [present, absent]
+    default: present
   members:
-    description: Addresses of the members. What is not an address is left out.
+    description: Addresses of the members. What is not an address is left out. Required with O(state=present).
     type: list
     elements: str
-    required: true
   ports:
     description: TCP ports and ranges to open, for example V(29500) and V(50000-51000). Without them, everything.
     type: list
@@ -46,22 +51,27 @@ EXAMPLES = r"""
 - name: Let the members in
   torchfleet.cluster.member_firewall:
     members: [198.51.100.11, 198.51.100.12]
+
+- name: Let one in no longer
+  torchfleet.cluster.member_firewall:
+    members: [198.51.100.12]
+    state: absent
 """
 
 RETURN = r"""
 firewall:
   description: The firewall of the node, V(firewalld), V(ufw) or V(nftables); empty where none closes anything.
-  returned: success
+  returned: when O(state=present)
   type: str
   sample: nftables
 lasting:
   description: Whether the opening is there again after a restart of the firewall.
-  returned: success
+  returned: when O(state=present)
   type: bool
   sample: true
 members:
   description: The addresses that are let in.
-  returned: success
+  returned: when O(state=present)
   type: list
   elements: str
   sample: [198.51.100.11, 198.51.100.12]
@@ -69,7 +79,7 @@ members:
 
 import os
 import socket
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -176,16 +186,73 @@ def keep_nftables(node: Node, nft: str, chains: List[fw.Chain], opening: fw.Open
     return changed or unit, True
 
 
+def take_back(node: Node, gone: Optional[FrozenSet[str]]) -> Tuple[bool, List[str]]:
+    """Closes what was opened for these addresses, or for all; whether a file changed, and the commands.
+
+    All firewalls are looked at: what is not active now has its rules all the same.
+    """
+    done: List[str] = []
+
+    def do(*argv: str) -> None:
+        done.append(" ".join(argv))
+        if not node.module.check_mode:
+            node.do(*argv)
+
+    cmd, ufw, nft = node.tool("firewall-cmd"), node.tool("ufw"), node.tool("nft")
+    if cmd and node.active("firewalld"):
+        code, text = node.ask(cmd, "--permanent", f"--zone={fw.ZONE}", "--list-all")
+        zone = fw.read_zone(text)
+        commands = fw.zone_taken_back(zone, zone.sources if gone is None else gone) if code == 0 else []
+        for one in commands:
+            do(cmd, "--permanent", *one)
+        if commands:
+            do(cmd, "--reload")
+    if ufw:
+        now = fw.ufw_open(node.ask(ufw, "show", "added")[1])
+        for one in fw.ufw_taken_back(now, frozenset(now) if gone is None else gone):
+            do(ufw, *one)
+    for chain in fw.closing_chains(node.ask(nft, "list", "ruleset")[1]) if nft else ():
+        listing = node.ask(nft, "-a", "-n", "list", "chain", chain.family, chain.table, chain.name)[1]
+        opened, handles = fw.nft_open(listing)
+        left = frozenset() if gone is None else opened.members - gone
+        if left == opened.members:
+            continue
+        for handle in handles:
+            do(nft, "delete", "rule", chain.family, chain.table, chain.name, "handle", str(handle))
+        for rule in fw.nft_rules(chain, fw.Opening(left, opened.ports)):
+            do(nft, "insert", "rule", rule)
+    return forget_nftables(node, gone), done
+
+
+def forget_nftables(node: Node, gone: Optional[FrozenSet[str]]) -> bool:
+    """Whether the files changed that open the chains again after a restart."""
+    if gone is not None:
+        script = _files.read(SCRIPT)
+        return bool(script) and put_file(node.module, SCRIPT, fw.nft_script_without(script, gone))
+    found = [path for path in (SCRIPT, DROP_IN) if os.path.exists(path)]
+    if found and not node.module.check_mode:
+        for path in found:
+            os.unlink(path)
+        node.do("systemctl", "daemon-reload")
+    return bool(found)
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "members": {"type": "list", "elements": "str", "required": True},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "members": {"type": "list", "elements": "str"},
             "ports": {"type": "list", "elements": "str", "default": []},
             "prune": {"type": "bool", "default": True},
         },
+        required_if=[("state", "present", ["members"])],
         supports_check_mode=True,
     )
     node, params = Node(module), module.params
+    if params["state"] == "absent":
+        changed, done = take_back(node, None if params["members"] is None else fw.addresses(params["members"]))
+        diff = {"before": "", "after": "".join(f"{one}\n" for one in done)}
+        module.exit_json(changed=changed or bool(done), diff=diff)
     nft = node.tool("nft")
     members: List[str] = sorted(fw.addresses(params["members"]))
     before = after = firewall = ""

@@ -100,6 +100,7 @@ held:
 
 import os
 import socket
+import time
 from typing import Dict, List, Optional, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
@@ -107,21 +108,29 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _files, _packages, _software
 
 LOCK_SECONDS = 300
+LOCK_PAUSE = 3
 ATTEMPTS = 3
 APT = ["apt-get", "-y", "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}", "-o", "Dpkg::Options::=--force-confold"]
 NO_QUESTIONS = {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
 
 
 def run(module: AnsibleModule, argv: List[str], attempts: int = 1, allow: bool = False) -> str:
-    """The command's output. Those that use the network are tried again."""
-    for attempt in range(attempts):
+    """The command's output. Those that use the network are tried again.
+
+    apt waits for dpkg's lock by itself, and gives up at once where another holds the one of its lists.
+    """
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
         code, out, err = module.run_command(argv, environ_update=NO_QUESTIONS)
         if code == 0 or allow:
             return str(out)
-        if attempt + 1 == attempts:
+        if "Could not get lock" in err and time.monotonic() < deadline:
+            time.sleep(LOCK_PAUSE)
+            continue
+        attempts -= 1
+        if attempts <= 0:
             words = [line for line in (err + out).splitlines() if line.strip() and not line.startswith("W:")]
             module.fail_json(msg=f"{socket.gethostname()}: {' '.join(argv)}: {' '.join(words[-4:]) or code}")
-    return ""
 
 
 def installed(module: AnsibleModule, manager: str, names: List[str]) -> Dict[str, str]:

@@ -15,13 +15,14 @@ description:
   - Puts together what M(torchfleet.cluster.training_run_info) reported of every node (role C(launch) registers it as
     C(__launch_runs)), so that a run can be seen, followed and ended from any machine with the inventory, also after the
     controller that started it died.
+  - A run of which nodes are outside of C(--limit) is shown, and neither ended (O(running)) nor followed (O(runs_dir)).
   - Runs on the controller. Call it with C(run_once).
 options:
   run_id:
     description: The run. Without it, the one that is running, or the newest.
     type: str
   running:
-    description: Without O(run_id), take no run that is over.
+    description: It is to be ended. Without O(run_id), take no run that is over.
     type: bool
     default: false
   show:
@@ -137,7 +138,7 @@ runs:
   elements: dict
   sample: [{"run_id": "digits-20261121-101500", "user": "ml", "state": "running", "nodes": ["node1"]}]
 silent:
-  description: Nodes that did not answer, a sentence each.
+  description: Nodes that did not answer or were not asked, a sentence each.
   returned: when O(show) is true
   type: list
   elements: str

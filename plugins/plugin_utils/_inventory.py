@@ -79,6 +79,18 @@ def read_members(task_vars: Mapping[str, Any], templar: Any = None) -> list[dict
         raise AnsibleActionFail(str(error)) from error
 
 
+def read_in_launch_order(task_vars: Mapping[str, Any], templar: Any = None) -> list[dict[str, Any]]:
+    """`read_members`, the head first, as the Cluster has them. A head that is no member is none."""
+    found = read_members(task_vars, templar)
+    head = _head(_option(task_vars, templar, {}, "head"), found)
+    return sorted(found, key=lambda member: head is not None and member["name"] != head)
+
+
+def asked(task_vars: Mapping[str, Any]) -> set[str]:
+    """The hosts of the play, whether or not they answer; the group's others are outside of --limit."""
+    return set(task_vars.get("ansible_play_hosts_all") or ())
+
+
 def acting_host(task: Any, task_vars: Mapping[str, Any]) -> str:
     """The inventory's name of the host that a task works on: the one it is delegated to, where it is."""
     return str(task.delegate_to or task_vars["inventory_hostname"])

@@ -17,7 +17,11 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import Cluster, ClusterError
-from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import cluster_from_task_vars, node_name
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import (
+    acting_host,
+    cluster_from_task_vars,
+    node_name,
+)
 
 # What copy takes for the file itself, passed on as given.
 FILE_SPEC: dict[str, dict[str, Any]] = {
@@ -51,8 +55,9 @@ class RenderAction(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         _result, args = self.validate_argument_spec(argument_spec={**FILE_SPEC, **self.spec})
         cluster = cluster_from_task_vars(task_vars, self._templar)
+        node = node_name(task_vars, acting_host(self._task, task_vars))
         try:
-            text = self.render(cluster, {name: args.get(name) for name in self.spec}, node_name(task_vars))
+            text = self.render(cluster, {name: args.get(name) for name in self.spec}, node)
         except ClusterError as error:
             raise AnsibleActionFail(str(error)) from error
         result.update(self._copy(text, args, task_vars))

@@ -50,8 +50,9 @@ def check_report(
     ended: float,
     skipped: Sequence[str] = (),
     previous: Mapping[str, Any] | None = None,
+    outside: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The whole answer of check as plain values."""
+    """The whole answer of check as plain values. `outside` are members that --limit left out."""
     status = _check.status_of(findings)
     cards = [_facts.card(node) for node in cluster.nodes]
     cards += [{"name": name, "reached": False, "problem": why, "head": False} for name, why in cluster.missing.items()]
@@ -64,7 +65,7 @@ def check_report(
         "kind": "check",
         "status": status,
         "verdict": VERDICTS[status],
-        "sentence": _sentence(len(cards), len(cluster.missing), counts, len(checks)),
+        "sentence": _sentence(len(cards), len(cluster.missing), counts, len(checks), outside),
         "began": began,
         "ended": ended,
         "settings": dict(cluster.settings),
@@ -76,11 +77,11 @@ def check_report(
         ],
         "matrix": _facts.matrix(cluster),
         "checks": {"run": [check.id for check in checks], "skipped": list(skipped)},
-        "previous": _compared(findings, previous),
+        "previous": _compared(findings, previous, outside),
     }
 
 
-def _sentence(nodes: int, missing: int, counts: Mapping[str, int], checks: int) -> str:
+def _sentence(nodes: int, missing: int, counts: Mapping[str, int], checks: int, outside: Sequence[str]) -> str:
     what = [
         f"{count} {word}{'' if count == 1 else 's'}"
         for word, count in (("failure", counts["fail"]), ("warning", counts["warn"]))
@@ -88,15 +89,20 @@ def _sentence(nodes: int, missing: int, counts: Mapping[str, int], checks: int) 
     ]
     found = " and ".join(what) if what else "nothing is wrong"
     gone = f" ({missing} did not answer)" if missing else ""
-    return f"{nodes} node{'' if nodes == 1 else 's'}{gone}, {checks} checks: {found}"
+    left = f"; not asked (--limit): {_check.listed(outside)}" if outside else ""
+    return f"{nodes} node{'' if nodes == 1 else 's'}{gone}, {checks} checks: {found}{left}"
 
 
-def _compared(findings: Sequence[_check.Finding], previous: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _compared(
+    findings: Sequence[_check.Finding], previous: Mapping[str, Any] | None, outside: Sequence[str]
+) -> dict[str, Any] | None:
     """What is new and what is gone since the last check. Figures in a sentence change: check and nodes name it."""
     if not previous or previous.get("schema") != 1:
         return None
     now = {(finding.check, tuple(finding.nodes)): finding.sentence for finding in findings}
-    before = {(one["check"], tuple(one["nodes"])): one["sentence"] for one in previous.get("findings") or ()}
+    # Nobody looked whether these are still there.
+    found = [one for one in previous.get("findings") or () if not set(one["nodes"]).intersection(outside)]
+    before = {(one["check"], tuple(one["nodes"])): one["sentence"] for one in found}
     return {
         "ended": previous.get("ended"),
         "new": [sentence for key, sentence in now.items() if key not in before],

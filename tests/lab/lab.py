@@ -100,6 +100,12 @@ class Lab:
         done = subprocess.run(**call, stdout=subprocess.PIPE, timeout=timeout, check=False)
         return Done(done.returncode, done.stdout)
 
+    def written(self, folder: Path, text: str) -> str:
+        """A playbook of a test's own, by a name that `playbook` takes; Ansible finds the collection beside it."""
+        (folder / "collections").symlink_to(ROOT / "playbooks" / "collections")
+        (folder / "play.yml").write_text(text, encoding="utf-8")
+        return str(folder / "play")
+
     def start(
         self, name: str, output: Path, *options: str, cwd: Path = ROOT, **variables: Any
     ) -> subprocess.Popen[str]:

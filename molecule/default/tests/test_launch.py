@@ -81,6 +81,7 @@ def test_the_example_trains_one_model_over_all_nodes(lab, hosts, tmp_path):
     assert metrics["accuracy"] >= 0.95
     assert metrics["losses"][-1] < metrics["losses"][0] / 5
     assert (folder / "output" / "model.pt").stat().st_size > 100_000
+    assert "train.py" in (folder / "code.manifest").read_text(encoding="utf-8")
     # The gradients crossed the network: 15 epochs of 14 steps, 0.2 MB each.
     for name, host in hosts.items():
         assert transmitted(host) - before[name] > 20e6

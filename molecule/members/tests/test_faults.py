@@ -118,6 +118,41 @@ def test_a_node_that_is_down_from_the_start_changes_nothing_elsewhere(lab, hosts
         lab.start_node("node3")
 
 
+VENV = """
+- name: Bring what makes virtual environments
+  hosts: train
+  gather_facts: false
+  tasks:
+    - name: Bring it
+      ansible.builtin.include_role:
+        name: torchfleet.cluster.pytorch
+        tasks_from: venv
+"""
+HOLD = """
+import fcntl, time
+held = [open(path, "w") for path in ("/var/lib/dpkg/lock-frontend", "/var/lib/apt/lists/lock")]
+for one in held:
+    fcntl.lockf(one, fcntl.LOCK_EX)
+open("/tmp/locked", "w").close()
+time.sleep(25)
+"""
+
+
+def test_a_locked_package_manager_is_waited_for(lab, hosts, tmp_path):
+    """As unattended-upgrades holds it; the other nodes do not wait."""
+    for name in ("node1", "node2"):
+        hosts[name].run_test("dpkg --purge python3-venv >/dev/null 2>&1; rm -f /tmp/locked")
+    hosts["node2"].run_test(
+        f"cat > /tmp/hold.py <<'E'\n{HOLD}E\nsystemd-run -q --unit=hold python3 /tmp/hold.py; "
+        "for n in $(seq 50); do test -e /tmp/locked && exit 0; sleep 0.2; done; exit 1"
+    )
+    done = lab.playbook(lab.written(tmp_path, VENV), "--limit", "node1,node2")
+    assert done.code == 0, done.output
+    assert hosts["node2"].check_output("systemctl is-active hold || true") != "active"
+    for name in ("node1", "node2"):
+        assert hosts[name].package("python3-venv").is_installed
+
+
 def test_sudo_with_a_password(lab, hosts):
     """Ansible comes in as a user whose sudo asks; the password is wrong first."""
     key = (lab.folder / "id_ed25519.pub").read_text(encoding="utf-8").strip()

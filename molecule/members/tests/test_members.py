@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-ROLES = ("-t", "hosts,ssh_trust,nccl_env")
+ROLES = ("-t", "hosts,ssh_trust,nccl_env,launch")
+HOSTFILE = "/etc/torchfleet.hostfile"
+ACCELERATE = "/etc/torchfleet/accelerate.yaml"
 FILES = (
     "/etc/hosts",
     "/root/.ssh/authorized_keys",
@@ -12,12 +16,44 @@ FILES = (
     "/root/.ssh/config",
     "/etc/nccl.conf",
     "/root/.deepspeed_env",
+    HOSTFILE,
+    ACCELERATE,
 )
+# What the others must know a newcomer by.
+TELLING = {*FILES[:4], HOSTFILE, ACCELERATE}
+# Without an installed accelerate, which would read what was written.
+RENDER = """
+- name: Write accelerate's configuration
+  hosts: train
+  gather_facts: false
+  tasks:
+    - name: Choose the network
+      ansible.builtin.include_role:
+        name: torchfleet.cluster.nccl_env
+        tasks_from: choose
+    - name: Write the configuration
+      ansible.builtin.include_role:
+        name: torchfleet.cluster.accelerate
+        tasks_from: configure
+      vars:
+        torchfleet_python: /bin/true
+"""
+NFTABLES = """\
+flush ruleset
+table inet filter {
+  chain input {
+    type filter hook input priority filter; policy drop;
+    iif lo accept
+    ct state established,related accept
+    ip saddr CONTROLLER tcp dport 22 accept
+  }
+}
+"""
 THREE = ("node1", "node2", "node3")
 
 
 def texts(host):
-    return {path: host.file(path).content_string for path in FILES}
+    return {path: host.file(path).content_string for path in FILES if host.file(path).exists}
 
 
 def logs_in(host, other):
@@ -33,15 +69,30 @@ def hosts(lab):
     return lab.hosts()
 
 
+@pytest.fixture(scope="module")
+def render(lab, tmp_path_factory):
+    """Accelerate's configuration on the nodes of an inventory, or of --limit."""
+    play = lab.written(tmp_path_factory.mktemp("render"), RENDER)
+
+    def render(*options, **variables):
+        done = lab.playbook(play, *options, **variables)
+        assert done.code == 0, done.output
+        return done
+
+    return render
+
+
 @pytest.fixture(scope="module", autouse=True)
-def three(lab, hosts):
+def three(lab, hosts, render):
     """The module begins with a cluster of three; node4 has been retired."""
+    assert lab.playbook("provision", *ROLES).code == 0
+    render()
     done = lab.playbook("retire", node="node4")
     assert done.code == 0, done.output
     return lab.inventory_of(*THREE)
 
 
-def test_a_retired_node_leaves_nothing_with_the_others(lab, hosts, three):
+def test_a_retired_node_leaves_nothing_with_the_others(lab, hosts, three, render):
     for name in THREE:
         assert not any(
             "node4" in text or lab.nodes["node4"]["torchfleet_address"] in text for text in texts(hosts[name]).values()
@@ -50,23 +101,64 @@ def test_a_retired_node_leaves_nothing_with_the_others(lab, hosts, three):
     assert not any(
         "torchfleet" in hosts["node4"].file(path).content_string for path in FILES if hosts["node4"].file(path).exists
     )
+    assert not any(hosts["node4"].file(path).exists for path in (HOSTFILE, ACCELERATE))
     done = lab.playbook("provision", *ROLES, inventory=three)
     assert done.code == 0, done.output
     assert set(done.changed().values()) == {0}
+    assert set(render(inventory=three).changed().values()) == {0}
 
 
-def test_a_newcomer_comes_in_with_limit(lab, hosts):
+def test_a_newcomer_comes_in_with_limit(lab, hosts, render):
     before = {name: texts(hosts[name]) for name in THREE}
     done = lab.playbook("provision", *ROLES, "--limit", "node4")
     assert done.code == 0, done.output
+    render("--limit", "node4")
     assert all(logs_in(hosts["node4"], other) and logs_in(hosts[other], "node4") for other in THREE)
     for name in THREE:
         after = texts(hosts[name])
         changed = {path for path in FILES if after[path] != before[name][path]}
-        assert changed == set(FILES[:4])
+        assert changed == TELLING
+        assert "num_machines: 4\n" in after[ACCELERATE]
+        assert after[HOSTFILE] == hosts["node4"].file(HOSTFILE).content_string
         assert set(before[name]["/etc/hosts"].splitlines()) < set(after["/etc/hosts"].splitlines())
     again = lab.playbook("provision", *ROLES)
     assert set(again.changed().values()) == {0}, again.output
+    assert set(render().changed().values()) == {0}
+
+
+def closed(lab, host):
+    """A firewall of its own, which lets in nobody but the controller."""
+    controller = lab.nodes["node1"]["ansible_host"].rpartition(".")[0] + ".1"
+    host.run_test("apt-get -qq update && apt-get -qq install -y --no-install-recommends nftables")
+    host.run_test(f"cat > /etc/nftables.conf <<'E'\n{NFTABLES.replace('CONTROLLER', controller)}E")
+    host.run_test("systemctl enable nftables && systemctl restart nftables")
+
+
+def opened(host):
+    return host.check_output("nft list ruleset; cat /etc/torchfleet/firewall.nft 2>/dev/null || true")
+
+
+def test_a_retired_node_is_let_in_no_longer(lab, hosts, three, render):
+    tune = ("-t", "node_tuning")
+    try:
+        for name in ("node1", "node4"):
+            closed(lab, hosts[name])
+        assert lab.playbook("provision", *tune).code == 0
+        ours = lab.nodes["node4"]["torchfleet_address"], lab.nodes["node4"]["ansible_host"]
+        assert all(opened(hosts["node1"]).count(address) == 2 for address in ours)
+        done = lab.playbook("retire", node="node4")
+        assert done.code == 0, done.output
+        assert not any(address in opened(hosts["node1"]) for address in ours)
+        assert opened(hosts["node1"]).count(lab.nodes["node2"]["torchfleet_address"]) == 2
+        assert "torchfleet" not in opened(hosts["node4"])
+        assert "policy drop" in opened(hosts["node4"])
+        again = lab.playbook("provision", *tune, inventory=three)
+        assert set(again.changed().values()) == {0}, again.output
+    finally:
+        for name in ("node1", "node4"):
+            hosts[name].run("systemctl disable --now nftables; nft flush ruleset; rm -f /etc/torchfleet/firewall.nft")
+        assert lab.playbook("provision", *ROLES).code == 0
+        render()
 
 
 def test_retire_works_on_a_dead_node_that_is_gone_from_the_inventory(lab, hosts, three):
@@ -110,6 +202,48 @@ def test_launch_with_limit_says_why_not(lab, tmp_path):
     done = lab.playbook("launch", "--limit", "node1", cwd=tmp_path, launch_script=str(script))
     assert done.code != 0
     assert "a run takes every node of the group, so run without --limit" in words(done)
+
+
+def test_status_and_stop_with_limit(lab, tmp_path):
+    (tmp_path / "job.py").write_text("import time\ntime.sleep(300)\n", encoding="utf-8")
+    job = {"launch_launcher": "python", "launch_packages": [], "torchfleet_python": "/usr/bin/python3"}
+    job |= {"launch_script": str(tmp_path / "job.py"), "launch_run_id": "limited", "launch_detach": True}
+    started = lab.playbook("launch", cwd=tmp_path, **job)
+    assert started.code == 0, started.output
+    try:
+        seen = lab.playbook("status", "--limit", "node1,node2")
+        assert seen.code == 0
+        assert "node3: not asked (--limit)" in seen.output
+        assert "no answer" not in seen.output
+        lines = lab.playbook("logs", "--limit", "node1", cwd=tmp_path, launch_logs_follow=False)
+        assert lines.code == 0, lines.output
+        for verb in ("stop", "logs"):
+            refused = lab.playbook(verb, "--limit", "node1,node2", cwd=tmp_path)
+            assert refused.code != 0
+            assert "run limited is on node3, node4, too, which --limit leaves out" in words(refused)
+        assert "running" in lab.playbook("status").output
+    finally:
+        stopped = lab.playbook("stop", run_id="limited")
+    assert stopped.code == 0, stopped.output
+
+
+def test_check_with_limit_is_about_those_that_were_asked(lab, tmp_path):
+    done = lab.playbook("check", "--limit", "node1,node2", cwd=tmp_path, check_fail_on="never")
+    assert done.code == 0, done.output
+    assert "not asked (--limit): node3 and node4" in words(done)
+    report = json.loads((tmp_path / "reports" / "check.json").read_text(encoding="utf-8"))
+    assert [node["name"] for node in report["nodes"]] == ["node1", "node2"]
+    assert not any({"node3", "node4"} & set(finding["nodes"]) for finding in report["findings"])
+    assert "unreachable" not in {finding["check"] for finding in report["findings"]}
+
+
+def test_bench_and_explain_with_limit_say_why_not(lab, tmp_path):
+    bench = lab.playbook("bench", "--limit", "node1,node2", cwd=tmp_path)
+    assert bench.code != 0
+    assert "--limit leaves out node3, node4" in words(bench)
+    explained = lab.playbook("explain", "--limit", "node1", cwd=tmp_path)
+    assert explained.code != 0
+    assert "nothing was explained: run without --limit, or add localhost to it" in words(explained)
 
 
 def reinstall(lab, host):

@@ -105,6 +105,7 @@ def test_another_user_can_neither_read_nor_stop_a_run(lab, hosts, tmp_path):
     job |= {"launch_script": str(tmp_path / "job.py"), "launch_secret_env": secret, "launch_run_id": "guarded"}
     started = lab.playbook("launch", "-vvv", cwd=tmp_path, launch_detach=True, **job)
     assert started.code == 0, started.output
+    assert "s3cret" not in started.output
     assert not any(
         "s3cret" in path.read_text(encoding="utf-8") for path in tmp_path.glob("runs/**/*") if path.is_file()
     )

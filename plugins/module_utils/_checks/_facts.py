@@ -24,12 +24,13 @@ def assemble(
     results: Mapping[str, Mapping[str, Any]],
     settings: Mapping[str, Any],
     network: Any = None,
+    head: str = "",
 ) -> Cluster:
     """The cluster that is judged.
 
-    `members` have `name`, `address`, `interface` and `by_hand` (the user set the address), head first. `results` are
-    by name what the modules returned, under `system`, `gpu`, `nccl`, `runtime` and `probed`. `network` are the CIDRs
-    that the training may use.
+    `members` have `name`, `address`, `interface` and `by_hand` (the user set the address); the `head` is the first,
+    unless it is another, which may be none of them. `results` are by name what the modules returned, under `system`,
+    `gpu`, `nccl`, `runtime` and `probed`. `network` are the CIDRs that the training may use.
     """
     nodes: List[Dict[str, Any]] = []
     missing: Dict[str, str] = {}
@@ -38,7 +39,7 @@ def assemble(
         found = results.get(name) or {}
         system = found.get("system") or {}
         if not system.get("reached"):
-            missing[name] = str(system.get("problem") or system.get("msg") or "it was not asked (--limit?)")
+            missing[name] = str(system.get("problem") or system.get("msg") or "no answer")
             continue
         nodes.append(_node(member, found))
     settings = dict(settings)
@@ -48,7 +49,7 @@ def assemble(
             settings["network_problem"] = problem
     limits = _ssh_limits(nodes)
     for position, node in enumerate(nodes):
-        node["head"] = node["name"] == members[0]["name"]
+        node["head"] = node["name"] == (head or members[0]["name"])
         node["network"] = _network(node)
         node["rdma"] = _rdma(get(node, "nccl.rdma"))
         node["limits"] = limits.get(str(node["name"])) or _session_limits(get(node, "nccl.limits", {}))

@@ -14,7 +14,8 @@ import pytest
 
 pytest.importorskip("ansible", reason="action plugins raise ansible-core's errors")
 
-from ansible_collections.torchfleet.cluster.plugins.action.training_pickup import has_controller, take_folder
+from ansible_collections.torchfleet.cluster.plugins.action.training_pickup import has_controller, refusal, take_folder
+from ansible_collections.torchfleet.cluster.plugins.module_utils._run_list import RunView
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _runs
 
 HERE = {"host": socket.gethostname(), "pid": os.getpid()}
@@ -66,3 +67,17 @@ def test_a_living_controllers_folder_is_left_alone(tmp_path: Path) -> None:
         assert (folder / "n1" / "rank-0.log").read_text() == "being written"
     finally:
         shutil.rmtree(aside)
+
+
+@pytest.mark.parametrize(
+    ("ends", "follows", "words"),
+    [
+        (True, False, "run r1 is on n2, too, which --limit leaves out: ended on some nodes alone it would hang"),
+        (False, True, "-e launch_logs_follow=false"),
+        (False, False, ""),
+    ],
+)
+def test_with_limit_a_run_is_neither_ended_nor_followed_by_halves(ends: bool, follows: bool, words: str) -> None:
+    view = RunView("r1", "ml", "running", ("n1",), (), 1.0, "", LAUNCH, outside=("n2",))
+    assert words in refusal(view, ends, follows)
+    assert bool(words) == bool(refusal(view, ends, follows))

@@ -245,7 +245,7 @@ FOUND: List[Tuple[str, Callable[[Nodes], None], str, str, str]] = [
         r"^gpu2 cannot be looked at: No route",
         "torchfleet_group",
     ),
-    ("unreachable", set_("system", {}), "fail", r"gpu2 .*--limit", ""),
+    ("unreachable", set_("system", {}), "fail", r"gpu2 .*no answer", ""),
     (
         "not-measured",
         set_("nccl", {"failed": True, "msg": "it broke"}),
@@ -1144,3 +1144,11 @@ def test_severity_of_the_user_holds_for_hits_that_bring_their_own():
     chosen: List[Check] = _check.chosen(CHECKS, [], {"clock": "info"})
     findings = evaluate(chosen, cluster(set_("system/clock/offset", 40.0)))
     assert [finding.severity for finding in findings] == ["info"]
+
+
+def test_a_head_outside_of_those_that_were_asked_is_none_of_them():
+    members = [{"name": name, "address": address(name), "interface": None, "by_hand": True} for name in NAMES[1:]]
+    nodes = {name: healthy(name) for name in NAMES[1:]}
+    judged = _facts.assemble(members, nodes, {"master_port": 29500}, head="gpu1")
+    assert [node["head"] for node in judged.nodes] == [False, False]
+    assert judged.peers == ("gpu2", "gpu3")

@@ -154,3 +154,20 @@ def test_firewalld_that_is_right_is_left_alone():
 def test_firewalld_with_ports_lets_in_nothing_else():
     commands = fw.zone_commands(fw.read_zone(ZONE), Opening(frozenset({"10.0.0.2", "10.0.0.9"}), ("22",)))
     assert commands == [("--zone=torchfleet", "--set-target=default"), ("--zone=torchfleet", "--add-port=22/tcp")]
+
+
+def test_what_was_opened_for_one_is_taken_back_and_the_rest_stays():
+    gone = frozenset({"10.0.0.11"})
+    chains = [Chain("inet", "filter", "input")]
+    left = Opening(TWO.members - gone)
+    assert fw.nft_script_without(fw.nft_script(chains, TWO), gone) == fw.nft_script(chains, left)
+    assert fw.nft_script_without(fw.nft_script(chains, TWO), TWO.members) == fw.nft_script(chains, Opening(frozenset()))
+    now = {"10.0.0.2": (), "10.0.0.11": ("22", "50000-51000")}
+    assert fw.ufw_taken_back(now, gone) == [
+        ("--force", "delete", *fw.ufw_rule("10.0.0.11", ("22", "50000-51000"))),
+    ]
+    assert fw.ufw_taken_back(now, frozenset({"10.0.0.9"})) == []
+    zone = fw.Zone("ACCEPT", TWO.members)
+    assert fw.zone_taken_back(zone, gone) == [("--zone=torchfleet", "--remove-source=10.0.0.11")]
+    assert fw.zone_taken_back(zone, TWO.members) == [("--delete-zone=torchfleet",)]
+    assert fw.zone_taken_back(zone, frozenset({"10.0.0.9"})) == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils import (
+    _accelerate,
+    _hostfile,
     _hosts_file,
     _managed_block,
     _retire,
@@ -73,3 +75,47 @@ def test_the_users_own_lines_stay(form):
 @pytest.mark.parametrize("form", ["hosts", "authorized_keys", "known_hosts", "config"])
 def test_all_of_ours_goes(form):
     assert _retire.without_block(rendered(form, NAMES)) == "# mine\nmy own line\n"
+
+
+def cluster(names, slots=2):
+    return build_cluster([{**member, "slots": slots} for member in members(names)])
+
+
+@pytest.mark.parametrize("gone", NAMES)
+def test_the_hostfile_is_the_one_of_those_that_are_left(gone):
+    left = [name for name in NAMES if name != gone]
+    text = _hostfile.render(cluster(NAMES))
+    assert _retire.hostfile(text, gone) == _hostfile.render(cluster(left))
+    assert _retire.hostfile(_retire.hostfile(text, gone), gone) == _hostfile.render(cluster(left))
+
+
+PDSH = {"distributed_type": "DEEPSPEED", "deepspeed_launcher": "pdsh", "deepspeed_hostfile": "/etc/h", "zero_stage": 1}
+
+
+@pytest.mark.parametrize("options", [{"distributed_type": "MULTI_CPU"}, PDSH], ids=["plain", "pdsh"])
+@pytest.mark.parametrize("gone", NAMES)
+def test_accelerate_is_told_of_those_that_are_left(gone, options):
+    left = [name for name in NAMES if name != gone]
+    chosen = _accelerate.options(options)
+    master = members(left)[0]["address"]
+    for name in left:
+        wanted = _accelerate.render(cluster(left), cluster(left).node(name), chosen)
+        text = _accelerate.render(cluster(NAMES), cluster(NAMES).node(name), chosen)
+        assert _retire.accelerate(text, name, left, master) == wanted
+        assert _retire.accelerate(wanted, name, left, master) == wanted
+
+
+def test_a_configuration_that_is_not_ours_stays():
+    assert (
+        _retire.accelerate("num_machines: 3\nnum_processes: 6\n", "node2", ["node2"])
+        == "num_machines: 3\nnum_processes: 6\n"
+    )
+
+
+def test_a_members_addresses_are_in_our_blocks():
+    hosts, keys = rendered("hosts", NAMES), rendered("authorized_keys", NAMES)
+    known = _retire.addresses(hosts, keys)
+    assert known["node1"] == ["10.0.0.1"]
+    assert _retire.of_it_alone(known, "node1") == {"10.0.0.1"}
+    assert _retire.of_it_alone({"a": ["10.0.0.1", "192.0.2.1"], "b": ["192.0.2.1"]}, "a") == {"10.0.0.1"}
+    assert _retire.of_it_alone(known, "node9") == set()

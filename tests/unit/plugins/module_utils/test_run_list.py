@@ -64,6 +64,11 @@ def test_a_node_that_says_nothing_is_named(state: str, sentence: str) -> None:
     assert (view.silent, view.sentence, view.launch) == (("n2",), sentence, LAUNCH)
 
 
+def test_a_node_that_was_not_asked_is_not_silent() -> None:
+    (view,) = views({"n1": [told("running", launch=LAUNCH)]}, {"n2", "n3"})
+    assert (view.silent, view.outside, view.sentence) == ((), ("n2",), "not asked: n2")
+
+
 def test_runs_on_other_nodes_are_apart_and_the_newest_comes_first() -> None:
     seen = views({"n1": [told(run_id="old", started=1.0)], "n2": [told("running", run_id="new", started=2.0)]})
     assert [(view.run_id, view.nodes) for view in seen] == [("new", ("n2",)), ("old", ("n1",))]

@@ -30,3 +30,20 @@ def test_where_a_nodes_data_comes_from(
 ) -> None:
     way = _sync.way(host, plans(*states), {"host": None}, NAMES, trusted)
     assert ([parent["name"] for parent in way["parents"]], way["spool"]) == (parents, spool)
+
+
+@pytest.mark.parametrize(
+    ("status", "rate", "line"),
+    [
+        (
+            {"need": 8 << 20, "got": 2 << 20, "source": "n1"},
+            2 << 20,
+            "n2:  25 % of 8.0 MiB, 2.0 MiB/s, 3 s left, from n1",
+        ),
+        ({"need": 3 << 30, "got": 3 << 29, "source": ""}, 512 << 10, "n2:  50 % of 3.0 GiB, 512.0 KiB/s, 3072 s left"),
+        ({"need": 1000, "got": 0, "source": "n1"}, 0, "n2:   0 % of 1000 B, 0 B/s, standing still, from n1"),
+        ({"need": 0, "got": 0}, 10, "n2: 100 % of 0 B, 10 B/s, 0 s left"),
+    ],
+)
+def test_the_line_of_a_node_says_how_fast_and_how_long_yet(status: dict[str, object], rate: float, line: str) -> None:
+    assert _sync.progress("n2", status, rate) == line

@@ -23,7 +23,7 @@ class ActionModule(ActionBase):
         source = self._task.args["source"]
         without: Dict[str, str] = {}
         moved, seconds, current = 0, 0.0, 0
-        hosts = list(variables.get("ansible_play_hosts_all") or ())
+        hosts = list(self._task.args.get("hosts") or variables.get("ansible_play_hosts_all") or ())
         for host in hosts:
             got = variables["hostvars"][host]
             plan, transfer, switch = (

@@ -18,6 +18,10 @@ options:
     description: What M(torchfleet.cluster.sync_source) returned.
     type: dict
     required: true
+  hosts:
+    description: The hosts that were to get it. Without it, all of the play.
+    type: list
+    elements: str
 attributes:
   check_mode:
     support: full

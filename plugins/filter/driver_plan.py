@@ -70,6 +70,7 @@ _value:
     modules: open
     packages: [nvidia-open-580]
     stream: ""
+    pin: {name: nvidia-driver, packages: ["*nvidia*", "cuda-drivers*"], version: 580.*}
 """
 
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence
@@ -93,7 +94,7 @@ def driver_plan(
     chosen = _driver.plan(gpu, wanted, force)
     kind, problem = _driver.kernel_modules(gpu.get("gpus") or (), modules)
     answer: Dict[str, Any] = {"action": chosen.action, "reason": chosen.reason, "modules": kind, "packages": []}
-    answer.update(problem="", stream="")
+    answer.update(problem="", stream="", pin=None)
     if chosen.action in ("none", "keep", "reboot"):
         return answer
     answer["problem"] = problem or _driver.secure_boot_problem(software.get("secure_boot"), secure_boot_ok)
@@ -109,7 +110,8 @@ def driver_plan(
         found = _driver.driver_packages(platform, method, wanted, kind, nvswitch)
     except PackageError as error:
         return {**answer, "problem": str(error)}
-    return {**answer, "packages": list(found.packages), "stream": found.stream}
+    pin = {"name": "nvidia-driver", "packages": list(found.parts), "version": found.version} if found.parts else None
+    return {**answer, "packages": list(found.packages), "stream": found.stream, "pin": pin}
 
 
 class FilterModule:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._compat_torch import architecture_of, gpu_capability
@@ -88,7 +88,7 @@ def driver_packages(
             )
         found = DriverPackages(packages_for(platform, "driver_distribution", driver=branch, modules=modules))
     extra = fabric_manager(platform, version or branch) if nvswitch else ()
-    return DriverPackages((*found.packages, *extra), found.stream, found.locks)
+    return replace(found, packages=(*found.packages, *extra))
 
 
 def secure_boot_problem(secure_boot: Optional[bool], accepted: bool) -> str:

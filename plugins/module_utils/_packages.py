@@ -23,9 +23,12 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._versions impor
 
 VENDOR_URL = "https://developer.download.nvidia.com/compute/cuda/repos"
 EPEL_URL = "https://dl.fedoraproject.org/pub/epel/epel-release-latest-{major}.noarch.rpm"
-# From this branch on the vendor's Debian and Ubuntu repositories have no packages per branch: a pin chooses it.
-# Source: NVIDIA driver installation guide, version locking.
+# From this branch on the vendor's Debian and Ubuntu repositories have no packages per branch: a pin chooses it. Before, the
+# packages of a branch want those of others in its release or a newer one, and would bring the newest branch along.
+# Source: NVIDIA driver installation guide, version locking, and recent updates.
 PINNED_FROM = 590
+# What belongs to a driver and has its version. A pattern that takes in more does no harm: it holds for that version alone.
+_DRIVER_PARTS = {"apt": ("*nvidia*", "cuda-drivers*", "libcuda*", "libnv*", "libxnvctrl*"), "dnf": ("*nvidia*",)}
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ _APT: Dict[str, Tuple[str, ...]] = {
 }
 _DNF: Dict[str, Tuple[str, ...]] = {
     "driver_distribution": (),
-    "kernel_headers": ("kernel-devel-{kernel}", "kernel-headers"),
+    "kernel_headers": ("kernel-devel={kernel}", "kernel-headers"),
     "dkms": ("dkms",),
     "cuda_toolkit": ("cuda-toolkit-{cuda}",),
     "cudnn": ("libcudnn9-cuda-{cuda_major}", "libcudnn9-devel-cuda-{cuda_major}"),
@@ -153,11 +156,15 @@ class VendorRepository:
 
 @dataclass(frozen=True)
 class DriverPackages:
-    """What to install for a driver. `stream` is the dnf module stream to enable; `locks` are version-lock globs."""
+    """What to install for a driver. `stream` is the dnf module stream to enable.
+
+    `parts` are patterns of all that comes with it, and `version` what they have to be kept to; empty where nothing has to.
+    """
 
     packages: Tuple[str, ...]
     stream: str = ""
-    locks: Tuple[str, ...] = ()
+    parts: Tuple[str, ...] = ()
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -215,7 +222,7 @@ def packages_for(platform: Platform, purpose: str, **values: Any) -> Tuple[str, 
         "cuda": cuda.minor.replace(".", "-") if cuda and len(cuda.release) > 1 else None,
         "cuda_major": str(cuda.release[0]) if cuda else None,
         "branch": str(driver.release[0]) if driver else None,
-        "kernel": values.get("kernel"),
+        "kernel": _kernel(platform, values.get("kernel")),
         "python": values.get("python") or platform.pythons[0],
         "open": "-open" if values.get("modules") == "open" else "",
     }
@@ -227,6 +234,11 @@ def packages_for(platform: Platform, purpose: str, **values: Any) -> Tuple[str, 
         filled.append(name.format(**known))
     pin = _library_pin(platform, purpose, known["cuda_major"], values)
     return tuple(name + pin for name in filled)
+
+
+def _kernel(platform: Platform, release: Any) -> Any:
+    """`uname -r` as the packages write it: the RedHat family's has the machine at its end."""
+    return re.sub(r"\.(x86_64|aarch64)$", "", str(release)) if release and platform.manager == "dnf" else release
 
 
 def _cudnn_purpose(version: Any) -> str:
@@ -262,7 +274,7 @@ def _library_pin(platform: Platform, purpose: str, cuda_major: Optional[str], va
 
 
 def vendor_driver(platform: Platform, branch: Any, modules: str = "open") -> DriverPackages:
-    """The packages of NVIDIA's repository for a driver branch, with what keeps it on that branch.
+    """The packages of NVIDIA's repository for a driver branch or version, with what keeps it there.
 
     modules: `open` or `proprietary`; see `_compat_data.ARCHITECTURES` for which card takes which.
     """
@@ -271,13 +283,16 @@ def vendor_driver(platform: Platform, branch: Any, modules: str = "open") -> Dri
         raise PackageError(f"driver {branch!r} is not a branch: write 580")
     number = parsed.release[0]
     meta = "nvidia-open" if modules == "open" else "cuda-drivers"
-    if platform.manager == "apt":
-        if number >= PINNED_FROM:
-            return DriverPackages((f"nvidia-driver-pinning-{number}", meta))
-        return DriverPackages((f"{meta}-{number}",))
+    full = len(parsed.release) > 1
+    version = f"{parsed.text}-*" if full else f"{number}.*"
+    parts = _DRIVER_PARTS[platform.manager]
+    if platform.manager == "apt" and number < PINNED_FROM:
+        name = f"{meta}-{number}"
+        return DriverPackages((f"{name}={version}" if full else name,), "", parts, version)
     if platform.key in ("rhel8", "rhel9"):
-        return DriverPackages((meta,), stream=f"nvidia-driver:{number}-{'open' if modules == 'open' else 'dkms'}")
-    return DriverPackages((meta,), locks=(f"*nvidia*{number}*",))
+        stream = f"nvidia-driver:{number}-{'open' if modules == 'open' else 'dkms'}"
+        return DriverPackages((f"{meta}={version}",), stream, parts, version) if full else DriverPackages((meta,), stream)
+    return DriverPackages((f"{meta}={version}",), "", parts, version)
 
 
 def fabric_manager(platform: Platform, driver: Any) -> Tuple[str, ...]:
@@ -342,6 +357,25 @@ def installed_rpm(listing: str) -> Dict[str, str]:
         if tab:
             found[name] = version[2:] if version.startswith("0:") else version
     return found
+
+
+def names_for_rpm(wanted: Sequence[str]) -> Tuple[str, ...]:
+    """What to ask `rpm -q` for: of a package that is there in several versions, a kernel's say, the one that is wanted."""
+    return tuple(one.replace("=", "-", 1) if not one.endswith("*") else split_name(one)[0] for one in wanted)
+
+
+def apt_preferences(packages: Sequence[str], version: str) -> str:
+    """What keeps packages to a version, also where that is an older one than the one there."""
+    return (
+        "# Written by torchfleet.cluster; the next provision overwrites it.\n"
+        f"Package: {' '.join(packages)}\nPin: version {version}\nPin-Priority: 1001\n"
+    )
+
+
+def lock_patterns(packages: Sequence[str], version: str) -> Tuple[str, ...]:
+    """Patterns of dnf's locks on any version of that shape (`580.95.05-*`: any with three digits at its begin)."""
+    shape = re.sub(r"\d", "[0-9]", version.partition(".")[0])
+    return tuple(f"{one}-*{shape}.*" for one in packages)
 
 
 def split_name(wanted: str) -> Tuple[str, str]:

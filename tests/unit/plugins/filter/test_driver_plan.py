@@ -57,7 +57,8 @@ def test_a_machine_without_a_gpu_can_be_prepared():
     ("system", "method", "wanted", "packages", "stream"),
     [
         (node("debian", "12"), "repository", "580", ["nvidia-open-580"], ""),
-        (node("ubuntu", "24.04"), "repository", "595", ["nvidia-driver-pinning-595", "nvidia-open"], ""),
+        (node("ubuntu", "24.04"), "repository", "595", ["nvidia-open=595.*"], ""),
+        (node("debian", "12"), "repository", "580.95.05", ["nvidia-open-580=580.95.05-*"], ""),
         (
             node("ubuntu", "24.04"),
             "distribution",
@@ -78,6 +79,14 @@ def test_a_machine_without_a_gpu_can_be_prepared():
 def test_packages(system, method, wanted, packages, stream):
     plan = driver_plan(gpu("not_installed"), system, wanted, method)
     assert (plan["packages"], plan["stream"], plan["problem"]) == (packages, stream, "")
+
+
+def test_a_full_version_is_pinned_with_all_that_it_brings():
+    pin = driver_plan(gpu("not_installed"), node(), "580.95.05")["pin"]
+    assert (pin["name"], pin["version"]) == ("nvidia-driver", "580.95.05-*")
+    assert "*nvidia*" in pin["packages"]
+    assert driver_plan(gpu("not_installed"), node(), "535", "distribution")["pin"] is None
+    assert driver_plan(gpu("not_installed"), node(), "580", packages=["mine=1"])["pin"] is None
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_packages_are_filled_in_to_the_last_brace(key, purpose):
             packages_for(platform, purpose, **VALUES)
         return
     for name in packages_for(platform, purpose, **VALUES):
-        assert name and set(name) <= set(string.ascii_lowercase + string.digits + "-+._")
+        assert name and set(name) <= set(string.ascii_lowercase + string.digits + "-+._=")
 
 
 def test_only_the_red_hat_family_has_no_driver_of_its_own():
@@ -115,6 +115,12 @@ def test_platform_of_a_nodes_facts(distribution, version, key):
             ("nvidia-headless-535-server", "nvidia-utils-535-server"),
         ),
         ("debian11", "kernel_headers", {"kernel": "5.10.0-32-amd64"}, ("linux-headers-5.10.0-32-amd64",)),
+        (
+            "rhel9",
+            "kernel_headers",
+            {"kernel": "5.14.0-427.13.1.el9_4.x86_64"},
+            ("kernel-devel=5.14.0-427.13.1.el9_4", "kernel-headers"),
+        ),
         ("rhel9", "pdsh", {}, ("pdsh", "pdsh-rcmd-ssh")),
         ("debian12", "libaio", {}, ("libaio-dev",)),
         ("rhel10", "libaio", {}, ("libaio-devel",)),
@@ -180,19 +186,22 @@ def test_epel_belongs_to_the_major():
 
 
 @pytest.mark.parametrize(
-    "key,branch,modules,packages,stream,locks",
+    "key,branch,modules,packages,stream,version",
     [
-        ("debian12", "580", "open", ("nvidia-open-580",), "", ()),
-        ("debian12", "580.95.05", "proprietary", ("cuda-drivers-580",), "", ()),
-        ("ubuntu2404", 595, "open", ("nvidia-driver-pinning-595", "nvidia-open"), "", ()),
-        ("rhel9", "580", "open", ("nvidia-open",), "nvidia-driver:580-open", ()),
-        ("rhel8", "535", "proprietary", ("cuda-drivers",), "nvidia-driver:535-dkms", ()),
-        ("rhel10", "580", "open", ("nvidia-open",), "", ("*nvidia*580*",)),
+        ("debian12", "580", "open", ("nvidia-open-580",), "", "580.*"),
+        ("debian12", "580.95.05", "proprietary", ("cuda-drivers-580=580.95.05-*",), "", "580.95.05-*"),
+        ("ubuntu2404", 595, "open", ("nvidia-open=595.*",), "", "595.*"),
+        ("ubuntu2404", "595.71.05", "open", ("nvidia-open=595.71.05-*",), "", "595.71.05-*"),
+        ("rhel9", "580", "open", ("nvidia-open",), "nvidia-driver:580-open", ""),
+        ("rhel9", "580.95.05", "open", ("nvidia-open=580.95.05-*",), "nvidia-driver:580-open", "580.95.05-*"),
+        ("rhel8", "535", "proprietary", ("cuda-drivers",), "nvidia-driver:535-dkms", ""),
+        ("rhel10", "580", "open", ("nvidia-open=580.*",), "", "580.*"),
     ],
 )
-def test_vendor_driver_stays_on_its_branch(key, branch, modules, packages, stream, locks):
+def test_vendor_driver_stays_on_its_branch_or_version(key, branch, modules, packages, stream, version):
     found = vendor_driver(PLATFORMS[key], branch, modules)
-    assert (found.packages, found.stream, found.locks) == (packages, stream, locks)
+    assert (found.packages, found.stream, found.version) == (packages, stream, version)
+    assert ("*nvidia*" in found.parts) == bool(version)
 
 
 @pytest.mark.parametrize(

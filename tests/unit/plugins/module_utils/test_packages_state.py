@@ -6,17 +6,23 @@
 
 from __future__ import annotations
 
+import fnmatch
+
 import pytest
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._packages import (
     PLATFORMS,
+    apt_preferences,
     exact_dependencies,
     installed_apt,
     installed_rpm,
+    lock_patterns,
     missing_packages,
+    names_for_rpm,
     newest_match,
     offered_apt,
     offered_dnf,
+    packages_for,
     refused_versions,
     repository_commands,
     version_matches,
@@ -33,6 +39,28 @@ def test_dpkg_tells_installed_from_removed_and_broken():
 def test_rpm():
     listing = "pdsh\t0:2.34-8.el9\npackage libaio-devel is not installed\nkernel\t3:5.14-1\n"
     assert installed_rpm(listing) == {"pdsh": "2.34-8.el9", "kernel": "3:5.14-1"}
+
+
+def test_of_a_kernel_in_several_versions_the_wanted_one_is_asked_for():
+    """rpm has several of a kernel at a time, and tells of all where it is asked by name alone."""
+    wanted = packages_for(PLATFORMS["rhel9"], "kernel_headers", kernel="5.14.0-427.13.1.el9_4.x86_64")
+    assert names_for_rpm(wanted) == ("kernel-devel-5.14.0-427.13.1.el9_4", "kernel-headers")
+    there = installed_rpm("kernel-devel\t0:5.14.0-427.13.1.el9_4\nkernel-headers\t0:5.14.0-503.el9\n")
+    assert missing_packages(wanted, there) == ()
+    other = installed_rpm("package kernel-devel-5.14.0-427.13.1.el9_4 is not installed\nkernel-headers\t0:5.14.0-503\n")
+    assert missing_packages(wanted, other) == ("kernel-devel=5.14.0-427.13.1.el9_4",)
+    assert names_for_rpm(["libnccl=2.27.5-1+cuda12.*"]) == ("libnccl",)
+
+
+def test_a_pin_holds_for_all_that_belongs_together():
+    text = apt_preferences(["*nvidia*", "cuda-drivers*"], "580.95.05-*")
+    assert "Package: *nvidia* cuda-drivers*\nPin: version 580.95.05-*\nPin-Priority: 1001\n" in text
+
+
+def test_locks_of_another_driver_are_found_and_those_of_other_packages_are_not():
+    (pattern,) = lock_patterns(["*nvidia*"], "580.95.05-*")
+    assert fnmatch.fnmatch("nvidia-driver-cuda-libs-3:575.51-1.fc41.*", pattern)
+    assert not fnmatch.fnmatch("nvidia-container-toolkit-0:1.17.8-1.*", pattern)
 
 
 @pytest.mark.parametrize(

@@ -50,14 +50,3 @@ def wanted_by_apt(print_uris: str) -> Dict[str, WantedFile]:
     One without a hash is left out: nobody could tell whether a file is it.
     """
     return {name: WantedFile(int(size), sha256) for name, size, sha256 in _URI.findall(print_uris)}
-
-
-def conda_files(explicit: str) -> Dict[str, Tuple[str, str]]:
-    """From an explicit list with hashes: package files by name, each with its URL and its MD5 (empty without one)."""
-    found: Dict[str, Tuple[str, str]] = {}
-    for line in explicit.splitlines():
-        url, _hash, digest = line.strip().partition("#")
-        name = url.rpartition("/")[2]
-        if url and name.endswith((".conda", ".tar.bz2")):
-            found[name] = (url, digest)
-    return found

@@ -41,6 +41,18 @@ options:
   lock:
     description: An explicit list, in place of both.
     type: str
+  cuda:
+    description:
+      - The CUDA that packages are chosen for, whatever driver this node has now. Without it, that of the driver.
+    type: str
+  collect:
+    description: A folder to put the packages of O(lock) into, for other nodes.
+    type: path
+  cache:
+    description:
+      - A folder that another node filled by O(collect). What O(lock) names is taken from it, hash by hash, and the network is
+        asked for the rest alone. Nothing is wrong with a folder that is not there.
+    type: path
 extends_documentation_fragment:
   - ansible.builtin.action_common_attributes
 attributes:
@@ -68,6 +80,22 @@ python:
   returned: success
   type: str
   sample: /opt/torchfleet/conda/envs/torchfleet/bin/python
+missing:
+  description: C(environment), where it was not there or another one.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+files:
+  description: Packages that were put into O(collect), or taken from O(cache).
+  returned: success
+  type: int
+  sample: 94
+offline:
+  description: Whether it was made without any network.
+  returned: success
+  type: bool
+  sample: true
 lock:
   description: Exactly what is in the environment, one URL a line.
   returned: success, not in check mode
@@ -75,16 +103,18 @@ lock:
   sample: "@EXPLICIT\nhttps://conda.anaconda.org/conda-forge/linux-64/python-3.12.7-hc5c86c4_0_cpython.conda#...\n"
 """
 
+import hashlib
 import os
 import shutil
 import socket
 import tempfile
-from typing import List
+from typing import List, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.torchfleet.cluster.plugins.module_utils import _files
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _conda, _files
 
+BLOCK = 1 << 20
 STAMP = "conda-meta/torchfleet.lock"
 
 
@@ -93,17 +123,79 @@ def exact(text: str) -> List[str]:
     return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("#", "@"))]
 
 
-def run(module: AnsibleModule, *arguments: str) -> str:
+def packages_of(conda: str) -> str:
+    """Where conda keeps its packages, told to it as well: a setting of root's could have it elsewhere."""
+    return os.path.join(os.path.dirname(os.path.dirname(conda)), "pkgs")
+
+
+def run(module: AnsibleModule, *arguments: str, allow: bool = False) -> Tuple[bool, str]:
     command = [module.params["conda"], *arguments]
     # No setting of root's may add a channel.
-    code, out, err = module.run_command(command, environ_update={"CONDARC": "/dev/null", "LC_ALL": "C.UTF-8"})
-    if code:
+    environment = {"CONDARC": "/dev/null", "LC_ALL": "C.UTF-8", "CONDA_PKGS_DIRS": packages_of(command[0])}
+    if module.params["cuda"]:
+        # Else a build for CUDA is not to be had before the driver runs.
+        environment["CONDA_OVERRIDE_CUDA"] = module.params["cuda"]
+    code, out, err = module.run_command(command, environ_update=environment)
+    if code and not allow:
         words = [line.strip() for line in (out + "\n" + err).splitlines() if line.strip()]
         module.fail_json(msg=f"{socket.gethostname()}: {' '.join(command)}: {' '.join(words[-5:])}", stderr=err)
-    return str(out)
+    return code == 0, str(out)
 
 
-def create(module: AnsibleModule) -> str:
+def copy(source: str, place: str, digest: str) -> bool:
+    """Whether a whole and right copy is there now. What others may have written is looked at on this side."""
+    found = hashlib.new("sha256" if len(digest) == 64 else "md5")
+    part = f"{place}.torchfleet"
+    try:
+        with open(source, "rb") as old, open(part, "wb") as new:
+            for block in iter(lambda: old.read(BLOCK), b""):
+                found.update(block)
+                new.write(block)
+        if found.hexdigest() != digest:
+            return False
+        os.rename(part, place)
+        return True
+    except OSError:
+        return False
+    finally:
+        if os.path.exists(part):
+            os.unlink(part)
+
+
+def collect(module: AnsibleModule, folder: str) -> int:
+    """Put the packages of the list together, as far as conda has kept them."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder, mode=0o755)
+    there = packages_of(module.params["conda"])
+    found = 0
+    for name, (_url, digest) in _conda.package_files(module.params["lock"]).items():
+        source, place = os.path.join(there, name), os.path.join(folder, name)
+        if digest and os.path.isfile(source):
+            try:
+                os.link(source, place)
+            except OSError:
+                shutil.copyfile(source, place)
+            found += 1
+    return found
+
+
+def take(module: AnsibleModule, folder: str) -> int:
+    """Lay packages down where conda looks for them; it knows a file as that of a URL by a list beside them."""
+    there = packages_of(module.params["conda"])
+    os.makedirs(there, exist_ok=True)
+    urls = []
+    for name, (url, digest) in _conda.package_files(module.params["lock"]).items():
+        place = os.path.join(there, name)
+        if digest and not os.path.exists(place) and copy(os.path.join(folder, name), place, digest):
+            urls.append(url)
+    if urls:
+        with open(os.path.join(there, "urls.txt"), "a", encoding="utf-8") as stream:
+            stream.write("".join(f"{url}\n" for url in urls))
+    return len(urls)
+
+
+def create(module: AnsibleModule, offline: bool = False) -> Tuple[bool, str]:
+    """Whether it went without a network, which is tried first where `offline`, and the list of what is there."""
     params, path = module.params, module.params["path"]
     shutil.rmtree(path, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -112,14 +204,18 @@ def create(module: AnsibleModule) -> str:
         if params["lock"] is not None:
             name = os.path.join(folder, "explicit.txt")
             _files.replace(name, "@EXPLICIT\n" + "\n".join(exact(params["lock"])) + "\n")
-            run(module, "create", "--yes", "--quiet", "--prefix", path, "--file", name)
+            explicit = ("create", "--yes", "--quiet", "--prefix", path, "--file", name)
+            offline = offline and run(module, *explicit, "--offline", allow=True)[0]
+            if not offline:
+                shutil.rmtree(path, ignore_errors=True)
+                run(module, *explicit)
         elif params["definition"] is not None:
             name = os.path.join(folder, "environment.yml")
             _files.replace(name, params["definition"])
             run(module, "env", "create", "--quiet", "--prefix", path, "--file", name)
         else:
             run(module, "create", "--yes", "--quiet", "--prefix", path, *channels, *params["packages"])
-    return run(module, "list", "--prefix", path, "--explicit", "--md5")
+    return offline, run(module, "list", "--prefix", path, "--explicit", "--md5")[1]
 
 
 def main() -> None:
@@ -131,24 +227,45 @@ def main() -> None:
             "channels": {"type": "list", "elements": "str", "default": []},
             "definition": {"type": "str"},
             "lock": {"type": "str"},
+            "cuda": {"type": "str"},
+            "collect": {"type": "path"},
+            "cache": {"type": "path"},
         },
+        required_by={"collect": "lock", "cache": "lock"},
         supports_check_mode=True,
     )
     params = module.params
     path = params["path"].rstrip("/")
     python = os.path.join(path, "bin", "python")
+    if not os.path.exists(params["conda"]) and not module.check_mode:
+        module.fail_json(
+            msg=f"{socket.gethostname()}: there is no {params['conda']}: set conda_enabled to true, or conda_prefix to where "
+            "conda is"
+        )
     stamp = os.path.join(path, STAMP)
     there = _files.read(stamp)
     right = bool(there) and os.path.exists(python)
     right = right and (params["lock"] is None or exact(there) == exact(params["lock"]))
     if os.path.isdir(path) and not there and not os.path.isdir(os.path.join(path, "conda-meta")) and os.listdir(path):
         module.fail_json(msg=f"{socket.gethostname()}: {path} is there and is no conda environment: move it away")
+    files, offline = 0, False
     if not right and not module.check_mode:
-        there = create(module)
+        if params["cache"] and os.path.isdir(params["cache"]):
+            files = take(module, params["cache"])
+        offline, there = create(module, files > 0)
         if not os.path.exists(python):
             module.fail_json(msg=f"{socket.gethostname()}: {path} has no Python: name one in conda_packages")
         _files.replace(stamp, there)
-    module.exit_json(changed=not right, python=python, lock=there)
+    if params["collect"] and not module.check_mode:
+        files = collect(module, params["collect"])
+    module.exit_json(
+        changed=not right,
+        python=python,
+        lock=there,
+        missing=[] if right else ["environment"],
+        files=files,
+        offline=offline,
+    )
 
 
 if __name__ == "__main__":

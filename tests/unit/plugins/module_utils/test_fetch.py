@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.torchfleet.cluster.plugins.filter.fetch_groups import fetch_groups
-from ansible_collections.torchfleet.cluster.plugins.module_utils._fetch import WantedFile, conda_files, wanted_by_apt
+from ansible_collections.torchfleet.cluster.plugins.module_utils._fetch import WantedFile, wanted_by_apt
 
 D12, D13 = "debian 12 x86_64", "debian 13 x86_64"
 
@@ -42,14 +42,3 @@ def test_what_apt_wants_by_hash():
         "'http://deb.example/y_1_all.deb' y_1_all.deb 7 MD5Sum:0123456789abcdef0123456789abcdef\n"
     )
     assert wanted_by_apt(said) == {"x_1%3a2_amd64.deb": WantedFile(20, "a" * 64)}
-
-
-def test_the_files_of_an_explicit_list():
-    listed = (
-        "# platform: linux-64\n@EXPLICIT\nhttps://c.example/linux-64/python-3.12.7-h_0.conda#00ff\n"
-        "https://c.example/noarch/pip-24-py_0.tar.bz2\n"
-    )
-    assert conda_files(listed) == {
-        "python-3.12.7-h_0.conda": ("https://c.example/linux-64/python-3.12.7-h_0.conda", "00ff"),
-        "pip-24-py_0.tar.bz2": ("https://c.example/noarch/pip-24-py_0.tar.bz2", ""),
-    }

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._compat_data import (
+    CONDA_BUILDS,
     CUDA,
     PRODUCTION_BRANCHES,
     SETS,
@@ -41,6 +42,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._compat_torch i
     cuda_release,
     driver_serves,
     driver_wish,
+    from_conda,
     gcc_bounds,
     gpu_capability,
     known_version,
@@ -143,9 +145,13 @@ def cluster_torch_build(stack: Any, nodes: Sequence[Mapping[str, Any]] = ()) -> 
     facts = [_node(raw, filled) for raw in nodes]
     rows = [torch_release(filled["torch"])] if filled.get("torch") is not None else releases_by_distance(None)
     refusal: Optional[Refusal] = None
-    for row in rows:
-        if row is None:
+    for one in rows:
+        if one is None:
             return Refusal(unknown_torch(filled["torch"]), "torchfleet_stack.torch")
+        row = _as_built(one, filled)
+        if row is None:
+            refusal = refusal or Refusal(_not_by_conda(one), "torchfleet_stack.torch")
+            continue
         wish, cpu = _torch_wish(filled, row)
         no_gpu = wish is None and bool(facts) and not any(node.has_gpu for node in facts)
         verdict = build_for(row, wish, cpu or no_gpu, facts)
@@ -183,9 +189,24 @@ _KNOWN = {
 }
 
 
+def _as_built(row: Torch, stack: Mapping[str, Any]) -> Optional[Torch]:
+    """The release in the builds that there are where the stack takes torch from; None where there are none."""
+    return from_conda(row) if stack.get("torch_source") == "conda" else row
+
+
+def _not_by_conda(row: Torch) -> str:
+    return f"torch {row.version} is not known to be on conda-forge, which has {listed(tuple(CONDA_BUILDS))}"
+
+
 def _check_values(stack: Mapping[str, Any]) -> List[Problem]:
     """Values that are no versions, or that nobody can be sure of."""
     problems = []
+    source = stack.get("torch_source")
+    if source not in (None, "pip", "conda"):
+        variable = "torchfleet_stack.torch_source"
+        problems.append(
+            Problem((), f"{variable} is {source!r}", repr(source), "pip or conda", variable, f"set {variable}")
+        )
     for key, (parser, wanted) in _PARSERS.items():
         value = stack.get(key)
         if value is None or (key in ("cuda", "torch_cuda") and str(value).lower() == "cpu"):
@@ -217,7 +238,8 @@ def _node(raw: Mapping[str, Any], stack: Mapping[str, Any]) -> NodeFacts:
         if found:
             gpus.setdefault(found, f"{model} ({sm_name(found)})" if model else sm_name(found))
     planned = stack.get("driver")
-    python = stack.get("python")
+    # conda brings a Python of its own.
+    python = stack.get("python") or ("" if stack.get("torch_source") == "conda" else None)
     gcc = stack.get("gcc")
     return NodeFacts(
         name=str(raw.get("name") or ""),
@@ -397,6 +419,12 @@ def _check_torch(stack: Mapping[str, Any], nodes: Sequence[NodeFacts]) -> List[P
             )
         ]
     problems = _check_companions(stack, row)
+    built = _as_built(row, stack)
+    if built is None:
+        advice = "set torchfleet_stack.torch, or torchfleet_stack.torch_source to pip"
+        known = listed(tuple(CONDA_BUILDS))
+        return [Problem((), _not_by_conda(row), row.version, known, "torchfleet_stack.torch", advice)]
+    row = built
     for node in nodes:
         for what, found, wanted, variable in wheel_lacks(row, node):
             instead = next((one for one in releases_by_distance(row) if not wheel_lacks(one, node)), None)
@@ -621,10 +649,13 @@ def _variants(stack: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> L
     gpus = [gpu for raw in nodes for gpu in _node(raw, stack).gpus]
     wanted_cuda = parse_cuda(stack.get("torch_cuda") or stack.get("cuda"))
     variants: List[Tuple[int, Dict[str, Any]]] = []
-    for place, row in enumerate(releases):
+    for place, one in enumerate(releases):
+        row = _as_built(one, stack) if one is not None else None
+        if one is not None and row is None:
+            continue
         base = {key: value for key, value in stack.items() if key not in ("torchvision", "torchaudio")}
         price = 0
-        if row is not None and row is not torch:
+        if row is not None and one is not torch:
             base["torch"], price = row.version, 20 + 3 * place
         kept = [key for key in ("cuda", "torch_cuda") if stack.get(key) is not None]
         variants += _with_compiler(_with_driver_and_python(base, price, row, gpus), nodes)

@@ -75,7 +75,8 @@ class Torch:
     `builds`: CUDA releases that the official index documents. `more_builds`: in use from that index but not in the
     compatibility matrix: taken when asked for, never chosen. `pypi_cuda`: what PyPI's wheel is built for; `nccl`,
     `cudnn` and `triton` are what that wheel pins. `pythons`: first and last CPython minor with a wheel. `glibc`: the
-    oldest C library that the wheels load with. `gcc_min`: the oldest compiler its headers are good for.
+    oldest C library that the wheels load with. `gcc_min`: the oldest compiler its headers are good for. `channel`: the
+    conda channel whose builds these are; empty for wheels.
     """
 
     version: str
@@ -91,6 +92,7 @@ class Torch:
     gcc_min: int
     source: str
     more_builds: Tuple[str, ...] = ()
+    channel: str = ""
 
 
 _OLD = ("2.17", 5)  # manylinux2014; C++14
@@ -346,6 +348,31 @@ KERNELS: Tuple[Kernels, ...] = (
 )
 
 
+# conda-forge's builds of each release, which PyTorch's own channel ended with 2.5.
+# Source: conda-forge/pytorch-cpu-feedstock, .ci_support and recipe/build.sh over its history, linux-64.
+CONDA_BUILDS: Mapping[str, Tuple[str, ...]] = {
+    "2.5.1": ("12.6",),
+    "2.6.0": ("12.6",),
+    "2.7.0": ("12.6",),
+    "2.7.1": ("12.6", "12.9"),
+    "2.8.0": ("12.9",),
+    "2.9.0": ("12.9",),
+    "2.9.1": ("12.9",),
+    "2.10.0": ("12.9", "13.0"),
+    "2.11.0": ("12.9", "13.0"),
+    "2.12.0": ("12.9", "13.0"),
+    "2.12.1": ("12.9", "13.0"),
+    "2.13.0": ("12.9", "13.0"),
+}
+_RECIPE = "conda-forge/pytorch-cpu-feedstock, recipe/build.sh"
+CONDA_KERNELS: Tuple[Kernels, ...] = (
+    Kernels("2.5", "2.6", "12.6", "5.0 6.0 6.1 7.0 7.5 8.0 8.6 8.9 9.0+PTX", _RECIPE),
+    Kernels("2.7", "2.7", "12.6", "5.0 6.0 7.0 7.5 8.0 8.6 9.0+PTX", f"{_RECIPE}, what its revisions have in common"),
+    Kernels("2.7", "2.13", "12.9", "5.0 6.0 7.0 7.5 8.0 8.6 9.0 10.0 12.0+PTX", _RECIPE),
+    Kernels("2.10", "2.13", "13.0", "7.5 8.0 8.6 9.0 10.0 11.0 12.0+PTX", _RECIPE),
+)
+
+
 @dataclass(frozen=True)
 class Architecture:
     """A compute capability, and who serves it: CUDA toolkits `cuda_first` to `cuda_last`, driver branches likewise.
@@ -459,6 +486,7 @@ STACK_KEYS: Dict[str, str] = {
     "driver": "NVIDIA driver to install, a branch (580) or a version; null keeps what a node has",
     "cuda": "CUDA toolkit (12.8), or cpu for a stack without one; null installs none",
     "torch": "torch release, a minor (2.10) for its newest patch, or null for the newest that fits",
+    "torch_source": "where torch comes from, pip or conda; null is pip",
     "torch_cuda": "CUDA that torch is built for; null follows cuda, or takes the newest that fits",
     "torchvision": "null takes the release that belongs to torch",
     "torchaudio": "null takes the release that belongs to torch",

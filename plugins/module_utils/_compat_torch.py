@@ -11,13 +11,15 @@ Figures and their sources are in `_compat_data`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import Reason
 from ansible_collections.torchfleet.cluster.plugins.module_utils._compat_data import (
     ARCHITECTURES,
     BUILD_LIBRARIES,
+    CONDA_BUILDS,
+    CONDA_KERNELS,
     CUDA,
     FAMILIES,
     KERNELS,
@@ -39,6 +41,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._versions impor
 )
 
 INDEX = "https://download.pytorch.org/whl/"
+CHANNEL = "conda-forge"
 PYTHONS = tuple(f"3.{minor}" for minor in range(7, 16))
 Capability = Tuple[int, int]
 
@@ -76,7 +79,7 @@ class Companions:
 class TorchBuild:
     """A torch build for a cluster. `version` carries the index's label; `requirements` are for that index.
 
-    `cuda` is `cpu` for the build without CUDA. `on_pypi`: PyPI's own wheel is this build.
+    Of a conda channel, `tag` is the begin of the build's name and `index_url` the channel. `cuda` is `cpu` for the build without CUDA. `on_pypi`: PyPI's own wheel is this build.
     """
 
     torch: str
@@ -153,6 +156,12 @@ def torch_release(value: Any) -> Optional[Torch]:
         return exact[0]
     known = [row for row in RELEASES if parsed.covers(known_version(row.version))]
     return known[-1] if known else None
+
+
+def from_conda(row: Torch) -> Optional[Torch]:
+    """The release as conda-forge builds it; None where it is not known to."""
+    builds = CONDA_BUILDS.get(row.version)
+    return None if builds is None else replace(row, builds=builds, more_builds=(), channel=CHANNEL)
 
 
 def companions(torch: Any, cuda: Any = None) -> Optional[Companions]:
@@ -235,10 +244,10 @@ def architecture_of(capability: Capability) -> Optional[Architecture]:
     return same[-1] if same else None
 
 
-def kernels_of(torch: str, cuda: str) -> Tuple[str, ...]:
-    """The GPU code in a build of the official index (`7.5`, `12.0+PTX`); empty where it is not known."""
+def kernels_of(torch: str, cuda: str, channel: str = "") -> Tuple[str, ...]:
+    """The GPU code in a build of the official index or of a channel (`7.5`, `12.0+PTX`); empty where it is not known."""
     minor = known_version(known_version(torch).minor)
-    for row in KERNELS:
+    for row in CONDA_KERNELS if channel else KERNELS:
         if row.cuda == cuda and known_version(row.first) <= minor <= known_version(row.last):
             return tuple(row.archs.split())
     return ()
@@ -271,7 +280,7 @@ def wheel_lacks(row: Torch, node: NodeFacts) -> List[Tuple[str, str, str, str]]:
     if node.python and not known_version(first) <= known_version(node.python.minor) <= known_version(last):
         lacking.append(
             (
-                f"torch {row.version} has no wheel for Python {node.python.minor}",
+                f"torch {row.version} has no {'package' if row.channel else 'wheel'} for Python {node.python.minor}",
                 node.python.minor,
                 f"{first} to {last}",
                 "torchfleet_stack.python",
@@ -280,7 +289,7 @@ def wheel_lacks(row: Torch, node: NodeFacts) -> List[Tuple[str, str, str, str]]:
     if node.glibc and node.glibc < known_version(row.glibc):
         lacking.append(
             (
-                f"the wheels of torch {row.version} do not load with its C library",
+                f"the {'packages' if row.channel else 'wheels'} of torch {row.version} do not load with its C library",
                 f"glibc {node.glibc}",
                 f"glibc {row.glibc} or newer",
                 "torchfleet_stack.torch",
@@ -302,7 +311,7 @@ def build_lacks(row: Torch, cuda: str, node: NodeFacts) -> List[Tuple[str, str, 
                 "torchfleet_stack.driver",
             )
         )
-    archs = kernels_of(row.version, cuda)
+    archs = kernels_of(row.version, cuda, row.channel)
     for capability, card in node.gpus:
         if archs and not runs_on(archs, capability):
             reasons.append(
@@ -338,23 +347,25 @@ def _best(builds: Sequence[str], nodes: Sequence[NodeFacts]) -> Tuple[str, str]:
 
 
 def _build(row: Torch, cuda: str, reasons: Sequence[Reason]) -> TorchBuild:
-    tag = "cpu" if cuda == "cpu" else "cu" + cuda.replace(".", "")
-    libraries = None if cuda == "cpu" else companions(row.version, cuda)
+    label = "cuda" if row.channel else "cu"
+    tag = "cpu" if cuda == "cpu" else label + cuda.replace(".", "")
+    # A channel's are packages of their own, in the newest release that goes with torch.
+    libraries = None if cuda == "cpu" or row.channel else companions(row.version, cuda)
     return TorchBuild(
         torch=row.version,
         cuda=cuda,
         tag=tag,
-        version=f"{row.version}+{tag}",
-        index_url=INDEX + tag,
+        version=row.version if row.channel else f"{row.version}+{tag}",
+        index_url=row.channel or INDEX + tag,
         requirements=(
             f"torch=={row.version}",
             f"torchvision=={row.torchvision}",
             f"torchaudio=={row.torchaudio}",
         ),
-        on_pypi=cuda == row.pypi_cuda,
+        on_pypi=cuda == row.pypi_cuda and not row.channel,
         nccl=libraries.nccl if libraries else "",
         cudnn=libraries.cudnn if libraries else "",
-        archs=() if cuda == "cpu" else kernels_of(row.version, cuda),
+        archs=() if cuda == "cpu" else kernels_of(row.version, cuda, row.channel),
         reasons=tuple(reasons),
     )
 

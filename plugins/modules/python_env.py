@@ -11,7 +11,7 @@ short_description: A Python virtual environment with given packages
 version_added: 0.1.0
 description:
   - Makes a virtual environment at an absolute path and installs packages into it, from an index, a mirror, or a folder
-    of wheels without any network.
+    of wheels without any network. One that conda made is taken as it is.
   - What is installed already is compared with what is wanted inside the environment itself, so a run that was cut off
     is completed by the next one, and an environment that is right is not touched.
 options:
@@ -45,6 +45,11 @@ options:
     description: Use nothing but O(find_links).
     type: bool
     default: false
+  constraints:
+    description: Requirements that are met already and stay so, V(torch==2.13.0). What wants another version is refused.
+    type: list
+    elements: str
+    default: []
   build_packages:
     description: What O(packages) need to be built, installed before them where they lack something.
     type: list
@@ -113,6 +118,8 @@ import os
 import socket
 
 from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _files
 
 # Run by the environment's own interpreter: pip's copy of packaging knows PEP 440 and PEP 508.
 STATE = """
@@ -184,6 +191,11 @@ def install(module: AnsibleModule, python: str, packages: list[str], again: bool
     if again:
         # pip keeps what it has built, and would bring it again.
         command += ["--force-reinstall", "--no-deps", "--no-cache-dir"]
+    if params["constraints"]:
+        path = os.path.join(params["path"], "tmp", "constraints.txt")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        _files.replace(path, "\n".join(params["constraints"]) + "\n")
+        command += ["--constraint", path]
     if not params["build_isolation"]:
         command.append("--no-build-isolation")
     if params["no_index"]:
@@ -201,8 +213,9 @@ def install(module: AnsibleModule, python: str, packages: list[str], again: bool
     if code:
         lines = [line for line in (out + err).splitlines() if line.strip() and not line.startswith("WARNING")]
         source = f"wheels in {', '.join(params['find_links'])}" if params["no_index"] else "the package index"
+        beside = f", beside {', '.join(params['constraints'])}" if params["constraints"] else ""
         module.fail_json(
-            msg=f"{socket.gethostname()}: {', '.join(packages)} could not be installed from {source}: "
+            msg=f"{socket.gethostname()}: {', '.join(packages)} could not be installed from {source}{beside}: "
             + " ".join(lines[-LAST_WORDS:]),
             stderr=err,
         )
@@ -223,6 +236,7 @@ def main() -> None:
             "extra_index_urls": {"type": "list", "elements": "str", "default": []},
             "find_links": {"type": "list", "elements": "str", "default": []},
             "no_index": {"type": "bool", "default": False},
+            "constraints": {"type": "list", "elements": "str", "default": []},
             "build_packages": {"type": "list", "elements": "str", "default": []},
             "rebuild": {"type": "list", "elements": "str", "default": []},
             "build_isolation": {"type": "bool", "default": True},
@@ -234,7 +248,8 @@ def main() -> None:
         module.fail_json(msg=f"path is {path!r}, wanted an absolute path")
     if module.params["no_index"] and not module.params["find_links"]:
         module.fail_json(msg="no_index needs find_links: there is nowhere to take packages from")
-    foreign = os.path.lexists(path) and not os.path.exists(os.path.join(path, "pyvenv.cfg"))
+    of_conda = os.path.isdir(os.path.join(path, "conda-meta"))
+    foreign = os.path.lexists(path) and not of_conda and not os.path.exists(os.path.join(path, "pyvenv.cfg"))
     if foreign and (not os.path.isdir(path) or os.listdir(path)):
         module.fail_json(
             msg=f"{socket.gethostname()}: {path} exists and is no virtual environment: choose another torchfleet_venv"
@@ -245,6 +260,10 @@ def main() -> None:
     changed = now is None or bool(missing or module.params["rebuild"])
     after = before
     if changed and not module.check_mode:
+        if now is None and of_conda:
+            module.fail_json(
+                msg=f"{socket.gethostname()}: {path} is an environment of conda's that has no pip: name it in conda_packages"
+            )
         if now is None:
             make(module, path)
         for packages in (module.params["build_packages"], module.params["packages"]):

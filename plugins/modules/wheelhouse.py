@@ -38,6 +38,13 @@ options:
       - An interpreter with pip that is like those that will install. Nothing is then asked for in another's name, and
         what is published as source alone comes out as a wheel.
     type: path
+  keep:
+    description:
+      - Requirements that the environment of O(python) meets already. They are neither fetched nor replaced, and with them
+        nothing else that is there.
+    type: list
+    elements: str
+    default: []
   python_version:
     description: The nodes' Python.
     type: str
@@ -118,6 +125,21 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _files, _wheelhouse
 
 
+def lacking(module: AnsibleModule, packages: List[str], keep: List[str], folder: str) -> List[str]:
+    """What pip would install beside what is there, each in its version."""
+    report, constraints = os.path.join(folder, "REPORT.json"), os.path.join(folder, "CONSTRAINTS.txt")
+    _files.replace(constraints, "\n".join(keep) + "\n")
+    try:
+        pip(module, ["install", "--dry-run", "--report", report, "--constraint", constraints], packages, folder)
+        with open(report, encoding="utf-8") as stream:
+            found = [one["metadata"] for one in json.load(stream)["install"]]
+    finally:
+        for path in (report, constraints):
+            if os.path.exists(path):
+                os.unlink(path)
+    return [f"{one['name']}=={one['version']}" for one in found]
+
+
 def pip(module: AnsibleModule, options: List[str], packages: List[str], folder: str) -> None:
     params = module.params
     command = [params["python"] or sys.executable, "-m", "pip", *options]
@@ -152,6 +174,7 @@ def main() -> None:
             "packages": {"type": "list", "elements": "str", "required": True},
             "sources": {"type": "list", "elements": "str", "default": []},
             "python": {"type": "path"},
+            "keep": {"type": "list", "elements": "str", "default": []},
             "python_version": {"type": "str", "required": True},
             "machine": {"type": "str", "default": "x86_64"},
             "glibc": {"type": "list", "elements": "str", "default": ["2.28"]},
@@ -177,8 +200,11 @@ def main() -> None:
         try:
             os.makedirs(part, exist_ok=True)
             wheels, sources = _wheelhouse.split_sources(params["packages"], params["sources"])
+            if wheels and params["python"] and params["keep"]:
+                wheels = lacking(module, [one for one in wheels if one not in params["keep"]], params["keep"], part)
             if wheels and params["python"]:
-                pip(module, ["wheel", "--wheel-dir", part], wheels, part)
+                alone = ["--no-deps"] if params["keep"] else []
+                pip(module, ["wheel", "--wheel-dir", part, *alone], wheels, part)
             elif wheels:
                 pip(module, ["download", "--dest", part, *target], wheels, part)
             if sources:

@@ -19,17 +19,18 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.torchfleet.cluster.plugins.modules import python_env
+from ansible_collections.torchfleet.cluster.plugins.modules import python_env, wheelhouse
 
 BASE = str(Path(sys.base_prefix) / "bin" / "python3")
 
 
-def make_wheel(folder: Path, name: str, version: str) -> None:
+def make_wheel(folder: Path, name: str, version: str, *requires: str) -> None:
     info = f"{name}-{version}.dist-info"
     folder.mkdir(exist_ok=True)
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
         wheel.writestr(f"{name}.py", f"__version__ = '{version}'\n")
-        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        needs = "".join(f"Requires-Dist: {one}\n" for one in requires)
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}")
         wheel.writestr(
             f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: none\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
@@ -41,6 +42,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheels")
     for name, version in (("tinynet", "1.0"), ("tinynet", "1.1+cpu"), ("tinydep", "2.0")):
         make_wheel(folder, name, version)
+    make_wheel(folder, "modest", "1.0", "tinynet", "tinydep")
+    make_wheel(folder, "greedy", "1.0", "tinynet>1.0")
     return folder
 
 
@@ -211,3 +214,43 @@ def test_an_interpreter_that_cannot_make_environments_is_named(call: Any, tmp_pa
     result = call(tmp_path / "venv", "tinynet", python=str(python))
     for words in (str(python), "No module named venv", "python3-venv"):
         assert words in result["msg"]
+
+
+def test_what_conda_has_brought_is_not_replaced(call: Any, venv: Path) -> None:
+    (venv / "conda-meta").mkdir()
+    call(venv, "tinynet==1.0")
+    assert call(venv, "modest", constraints=["tinynet==1.0"])["changed"]
+    assert version_in(venv) == "1.0"
+    refused = call(venv, "greedy", constraints=["tinynet==1.0"])
+    assert "greedy could not be installed" in refused["msg"] and ", beside tinynet==1.0: " in refused["msg"]
+    assert version_in(venv) == "1.0"
+
+
+def test_an_environment_of_conda_s_is_taken_as_it_is_or_not_at_all(call: Any, tmp_path: Path) -> None:
+    path = tmp_path / "env"
+    (path / "conda-meta").mkdir(parents=True)
+    assert call(path, "tinynet==1.0", check=True)["changed"]
+    assert "is an environment of conda's that has no pip" in call(path, "tinynet==1.0")["msg"]
+    assert sorted(one.name for one in path.iterdir()) == ["conda-meta"]
+
+
+def test_what_is_there_is_not_collected_for_others(
+    call: Any, capsys: pytest.CaptureFixture[str], venv: Path, wheels: Path, tmp_path: Path
+) -> None:
+    call(venv, "tinynet==1.0")
+    params = {
+        "path": str(tmp_path / "collected"),
+        "packages": ["modest", "tinynet==1.0"],
+        "keep": ["tinynet==1.0"],
+        "python": f"{venv}/bin/python",
+        "python_version": "3.11",
+        "index_url": f"file://{wheels}/none",
+        "find_links": [str(wheels)],
+    }
+    with patch_module_args(params), pytest.raises(SystemExit):
+        wheelhouse.main()
+    answer = json.loads(capsys.readouterr().out)
+    assert "folder" in answer, answer
+    names = {path.name.partition("-")[0] for path in Path(answer["folder"]).glob("*.whl")}
+    assert names == {"modest", "tinydep"}
+    assert sorted(path.name for path in Path(answer["folder"]).iterdir() if path.suffix != ".whl") == ["WANTED.json"]

@@ -40,7 +40,8 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ build | torchfleet.cluster.conda_torch('2.13.0', companions=['torchvision']) }}"
   vars:
-    build: "{{ {'torch': '2.13.0', 'torch_source': 'conda', 'torch_cuda': 'cpu'} | torchfleet.cluster.torch_build([]) }}"
+    build: "{{ stack | torchfleet.cluster.torch_build([]) }}"
+    stack: {torch: 2.13.0, torch_source: conda, torch_cuda: cpu}
 """
 
 RETURN = r"""
@@ -65,7 +66,6 @@ def conda_torch(
 ) -> List[str]:
     """The packages; see `_conda.torch_specs`."""
     return torch_specs(build, torch, cuda, list(companions), blas)
-
 
 
 class FilterModule:

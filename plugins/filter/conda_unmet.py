@@ -49,7 +49,6 @@ def conda_unmet(explicit: str, packages: Sequence[str]) -> List[str]:
     return unmet(explicit, list(packages))
 
 
-
 class FilterModule:
     """Ansible's entry point."""
 

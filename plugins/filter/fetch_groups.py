@@ -11,7 +11,7 @@ version_added: 0.1.0
 author:
   - The torchfleet authors (@torchfleet)
 description:
-  - Puts the hosts that lack the same things and are of one kind together. The first of each group fetches for all of it.
+  - Puts the hosts that lack the same things and are of one kind together. The first of each group fetches for all.
   - A host that lacks nothing, or that no other is like, is in no group.
 options:
   _input:

@@ -19,8 +19,8 @@ positional: nodes
 options:
   _input:
     description:
-      - The stack, as keys or as the name of a set. Keys are C(set), C(driver), C(cuda), C(torch), C(torch_source), C(torch_cuda),
-        C(torchvision), C(torchaudio), C(python), C(gcc), C(nccl), C(cudnn), C(deepspeed), C(accelerate),
+      - The stack, as keys or as the name of a set. Keys are C(set), C(driver), C(cuda), C(torch), C(torch_source),
+        C(torch_cuda), C(torchvision), C(torchaudio), C(python), C(gcc), C(nccl), C(cudnn), C(deepspeed), C(accelerate),
         C(colossalai) and C(allow_unlisted).
     type: raw
     required: true

@@ -79,7 +79,8 @@ class Companions:
 class TorchBuild:
     """A torch build for a cluster. `version` carries the index's label; `requirements` are for that index.
 
-    Of a conda channel, `tag` is the begin of the build's name and `index_url` the channel. `cuda` is `cpu` for the build without CUDA. `on_pypi`: PyPI's own wheel is this build.
+    Of a conda channel, `tag` is the begin of the build's name and `index_url` the channel. `cuda` is `cpu` for the
+    build without CUDA. `on_pypi`: PyPI's own wheel is this build.
     """
 
     torch: str
@@ -245,7 +246,7 @@ def architecture_of(capability: Capability) -> Optional[Architecture]:
 
 
 def kernels_of(torch: str, cuda: str, channel: str = "") -> Tuple[str, ...]:
-    """The GPU code in a build of the official index or of a channel (`7.5`, `12.0+PTX`); empty where it is not known."""
+    """The GPU code in a build of the official index or a channel (`7.5`, `12.0+PTX`); empty where it is not known."""
     minor = known_version(known_version(torch).minor)
     for row in CONDA_KERNELS if channel else KERNELS:
         if row.cuda == cuda and known_version(row.first) <= minor <= known_version(row.last):

@@ -22,9 +22,9 @@ def torch_specs(
 ) -> List[str]:
     """What conda is asked for: `pytorch=2.13.0=cuda129*`, the companions of the same build, and `cuda-version=12.9`.
 
-    conda-forge's builds are called by their CUDA (`cuda129_...`, `cpu_...`), torch's then by the BLAS that it uses (`mkl`,
-    `generic` for OpenBLAS); `cuda-version` keeps CUDA's libraries, packages of their own, to that release. `build` is
-    what torch_build returned; where that is refused, `torch` and `cuda` are taken as they are.
+    conda-forge's builds are called by their CUDA (`cuda129_...`, `cpu_...`), torch's then by the BLAS that it uses
+    (`mkl`, `generic` for OpenBLAS); `cuda-version` keeps CUDA's libraries, packages of their own, to that release.
+    `build` is what torch_build returned; where that is refused, `torch` and `cuda` are taken as they are.
     """
     if build.get("refused"):
         wanted = "" if cuda is None else str(cuda)
@@ -42,7 +42,7 @@ def torch_specs(
 
 
 def package_files(explicit: str) -> Dict[str, Tuple[str, str]]:
-    """From an explicit list: package files by name, each with its URL and its hash, MD5 or SHA-256 (empty without one)."""
+    """From an explicit list: package files by name, each with its URL and its MD5 or SHA-256 (empty without one)."""
     found: Dict[str, Tuple[str, str]] = {}
     for line in explicit.splitlines():
         url, _hash, digest = line.strip().partition("#")

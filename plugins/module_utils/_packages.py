@@ -23,11 +23,11 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._versions impor
 
 VENDOR_URL = "https://developer.download.nvidia.com/compute/cuda/repos"
 EPEL_URL = "https://dl.fedoraproject.org/pub/epel/epel-release-latest-{major}.noarch.rpm"
-# From this branch on the vendor's Debian and Ubuntu repositories have no packages per branch: a pin chooses it. Before, the
-# packages of a branch want those of others in its release or a newer one, and would bring the newest branch along.
+# From this branch on the vendor's Debian and Ubuntu repositories have no packages per branch: a pin chooses it. Before,
+# the packages of a branch want others in its release or a newer one, and would bring the newest branch along.
 # Source: NVIDIA driver installation guide, version locking, and recent updates.
 PINNED_FROM = 590
-# What belongs to a driver and has its version. A pattern that takes in more does no harm: it holds for that version alone.
+# What belongs to a driver and has its version. A pattern that takes in more does no harm: it holds for that version.
 _DRIVER_PARTS = {"apt": ("*nvidia*", "cuda-drivers*", "libcuda*", "libnv*", "libxnvctrl*"), "dnf": ("*nvidia*",)}
 
 
@@ -158,7 +158,7 @@ class VendorRepository:
 class DriverPackages:
     """What to install for a driver. `stream` is the dnf module stream to enable.
 
-    `parts` are patterns of all that comes with it, and `version` what they have to be kept to; empty where nothing has to.
+    `parts` are patterns of all that comes with it, and `version` what they are to be kept to; empty where nothing is.
     """
 
     packages: Tuple[str, ...]
@@ -291,7 +291,9 @@ def vendor_driver(platform: Platform, branch: Any, modules: str = "open") -> Dri
         return DriverPackages((f"{name}={version}" if full else name,), "", parts, version)
     if platform.key in ("rhel8", "rhel9"):
         stream = f"nvidia-driver:{number}-{'open' if modules == 'open' else 'dkms'}"
-        return DriverPackages((f"{meta}={version}",), stream, parts, version) if full else DriverPackages((meta,), stream)
+        return (
+            DriverPackages((f"{meta}={version}",), stream, parts, version) if full else DriverPackages((meta,), stream)
+        )
     return DriverPackages((f"{meta}={version}",), "", parts, version)
 
 
@@ -360,7 +362,7 @@ def installed_rpm(listing: str) -> Dict[str, str]:
 
 
 def names_for_rpm(wanted: Sequence[str]) -> Tuple[str, ...]:
-    """What to ask `rpm -q` for: of a package that is there in several versions, a kernel's say, the one that is wanted."""
+    """What to ask `rpm -q` for: of a package that is there in several versions, as a kernel's, the one that is wanted."""
     return tuple(one.replace("=", "-", 1) if not one.endswith("*") else split_name(one)[0] for one in wanted)
 
 

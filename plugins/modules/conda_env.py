@@ -50,8 +50,8 @@ options:
     type: path
   cache:
     description:
-      - A folder that another node filled by O(collect). What O(lock) names is taken from it, hash by hash, and the network is
-        asked for the rest alone. Nothing is wrong with a folder that is not there.
+      - A folder that another node filled by O(collect). What O(lock) names is taken from it, hash by hash, and the
+        network is asked for the rest alone. Nothing is wrong with a folder that is not there.
     type: path
 extends_documentation_fragment:
   - ansible.builtin.action_common_attributes
@@ -239,8 +239,8 @@ def main() -> None:
     python = os.path.join(path, "bin", "python")
     if not os.path.exists(params["conda"]) and not module.check_mode:
         module.fail_json(
-            msg=f"{socket.gethostname()}: there is no {params['conda']}: set conda_enabled to true, or conda_prefix to where "
-            "conda is"
+            msg=f"{socket.gethostname()}: there is no {params['conda']}: set conda_enabled to true, or conda_prefix to "
+            "where conda is"
         )
     stamp = os.path.join(path, STAMP)
     there = _files.read(stamp)

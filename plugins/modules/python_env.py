@@ -262,7 +262,8 @@ def main() -> None:
     if changed and not module.check_mode:
         if now is None and of_conda:
             module.fail_json(
-                msg=f"{socket.gethostname()}: {path} is an environment of conda's that has no pip: name it in conda_packages"
+                msg=f"{socket.gethostname()}: {path} is an environment of conda's that has no pip: name it in "
+                "conda_packages"
             )
         if now is None:
             make(module, path)

@@ -80,8 +80,8 @@ options:
     type: path
   take_from:
     description:
-      - A folder that another node filled by O(fetch_to). Files that this node's own package lists ask for, hash by hash,
-        are taken from it and not from the network. Nothing is wrong with a folder that is not there.
+      - A folder that another node filled by O(fetch_to). Files that this node's own package lists ask for, hash by
+        hash, are taken from it and not from the network. Nothing is wrong with a folder that is not there.
     type: path
 extends_documentation_fragment:
   - ansible.builtin.action_common_attributes

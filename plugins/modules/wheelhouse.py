@@ -40,8 +40,8 @@ options:
     type: path
   keep:
     description:
-      - Requirements that the environment of O(python) meets already. They are neither fetched nor replaced, and with them
-        nothing else that is there.
+      - Requirements that the environment of O(python) meets already. They are neither fetched nor replaced, and with
+        them nothing else that is there.
     type: list
     elements: str
     default: []

@@ -1,18 +1,44 @@
-"""Role conda, with a stand-in for its installer: silent, verified, resumed, and the same list on every node."""
+"""Role conda, with a stand-in for conda and its channel: silent, verified, resumed, the same everywhere, and fetched once."""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
 
 import pytest
 import stand_ins
 
 PREFIX = "/opt/torchfleet/conda"
+VENV = "/opt/torchfleet/of-conda"
+TORCH = {"torch": "2.13.0", "torch_source": "conda"}
 
 
 @pytest.fixture(scope="module")
-def options(tmp_path_factory):
+def wheels(tmp_path_factory):
+    """torch's CPU build with what it needs, and pip, as an index has them for the nodes' Python."""
+    folder = tmp_path_factory.mktemp("wheels")
+    index = ["--extra-index-url", os.environ["TORCH_INDEX"]] if os.environ.get("TORCH_INDEX") else []
+    command = [sys.executable, "-m", "pip", "download", "-q", "--python-version", "3.11", "--only-binary=:all:"]
+    subprocess.run([*command, *index, "-d", str(folder), "torch==2.13.0", "numpy==2.3.3", "pip"], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def channel(lab, tmp_path_factory, wheels):
+    folder = tmp_path_factory.mktemp("channel")
+    python = [("python", version, "h0_0_cpython", [], None) for version in ("3.11.2", "3.12.7")]
+    stand_ins.channel(folder, *python, *stand_ins.wheels_as_packages(wheels, "cpu_generic_py311_h0_0"))
+    with stand_ins.served(folder, stand_ins.address_of(lab)) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory, channel):
     folder = tmp_path_factory.mktemp("conda")
     return {
         "conda_enabled": True,
+        "conda_channels": [channel],
         "conda_installer": stand_ins.write(folder / "Miniforge3.sh", stand_ins.CONDA),
         "conda_lock": str(folder / "conda.lock"),
     }
@@ -21,14 +47,15 @@ def options(tmp_path_factory):
 @pytest.fixture(autouse=True, scope="module")
 def bare(hosts):
     for host in hosts.values():
-        host.run_test(f"rm -rf {PREFIX}* /opt/torchfleet/downloads")
+        host.run_test(f"rm -rf {PREFIX}* {VENV} /opt/torchfleet/downloads")
     yield
     for host in hosts.values():
-        host.run_test(f"rm -rf {PREFIX}*")
+        host.run_test(f"rm -rf {PREFIX}* {VENV}")
 
 
-def conda(lab, *flags, **variables):
-    done = lab.playbook("provision", "-t", "conda", *flags, **variables)
+def conda(lab, *flags, tags="conda", **variables):
+    stand_ins.Index.asked.clear()
+    done = lab.playbook("provision", "-t", tags, *flags, **variables)
     return done, " ".join(done.output.split())
 
 
@@ -75,4 +102,103 @@ def test_an_installation_that_was_cut_off_is_begun_anew(lab, hosts, options):
 def test_every_node_has_the_same_list(hosts):
     lists = {host.check_output(f"cat {PREFIX}/envs/torchfleet/conda-meta/stand-in") for host in hosts.values()}
     assert len(lists) == 1
-    assert "python=3.12" in lists.pop()
+    assert "/python-3.12.7-h0_0_cpython.conda#" in lists.pop()
+
+
+@pytest.mark.parametrize(("fetch", "times"), [("once", 1), ("each", 2)])
+def test_each_package_is_fetched_that_often(lab, hosts, options, fetch, times):
+    """From the list that is there, and no conda has any package yet."""
+    for host in hosts.values():
+        host.check_output(f"rm -rf {PREFIX}/envs {PREFIX}/pkgs")
+    done, _words = conda(lab, **options, conda_fetch=fetch)
+    assert done.code == 0, done.output
+    packages = stand_ins.asked(".conda")
+    assert len(packages) == times * len(set(packages)) and len(set(packages)) == 2
+    for host in hosts.values():
+        assert host.check_output(f"ls -d {PREFIX}.packages 2>/dev/null || true") == ""
+    assert set(conda(lab, **options)[0].changed().values()) == {0}
+    assert stand_ins.Index.asked == []
+
+
+def test_what_did_not_get_through_is_fetched_from_the_channel(lab, hosts, options):
+    for host in hosts.values():
+        host.check_output(f"rm -rf {PREFIX}/envs {PREFIX}/pkgs")
+    # Where the packages are to come, there is a file.
+    hosts["node2"].check_output(f"mkdir {PREFIX}.packages && touch {PREFIX}.packages/.passed.releases")
+    done, words = conda(lab, **options)
+    assert done.code == 0, done.output
+    assert "did not reach all of node1, node2, and who has them not fetches them" in words
+    assert len(stand_ins.asked(".conda")) == 4
+    assert len({host.check_output(f"cat {PREFIX}/envs/torchfleet/conda-meta/stand-in") for host in hosts.values()}) == 1
+
+
+def test_a_list_of_something_else_is_named_and_nothing_done(lab, options):
+    done, words = conda(lab, **{**options, "conda_packages": ["python=3.11", "pip"]})
+    assert done.code != 0
+    assert "conda.lock has not python=3.11, which is wanted now: remove the file to have it made anew" in words
+    assert stand_ins.Index.asked == []
+
+
+def torch(lab, options, tmp_path, *flags, **variables):
+    more = {"conda_lock": str(tmp_path / "torch.lock"), "conda_environment": "torch", "torchfleet_venv": VENV}
+    stack = {**TORCH, "python": "3.11"}
+    return conda(lab, *flags, tags="conda,pytorch", **{**options, "torchfleet_stack": stack, **more, **variables})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("torch")
+
+
+@pytest.mark.parametrize(
+    ("stack", "words"),
+    [
+        ({"torch": "2.14.0"}, "torch 2.14.0 is not known to be on conda-forge"),
+        ({"torch_cuda": "12.6"}, "torch 2.13.0 is not built for CUDA 12.6 (found CUDA 12.6, wanted one of 12.9, 13.0)"),
+    ],
+)
+def test_a_build_that_conda_forge_has_not_is_refused_first(lab, options, place, stack, words):
+    done, said = torch(lab, options, place, torchfleet_stack={**TORCH, **stack})
+    assert done.code != 0
+    assert words in said
+    assert set(done.changed().values()) <= {0}
+
+
+def test_another_environment_is_not_replaced(lab, hosts, options, place):
+    hosts["node2"].check_output(f"mkdir -p {VENV}/bin")
+    done, words = torch(lab, options, place)
+    assert done.code != 0
+    assert f"node2: {VENV} cannot lead to {PREFIX}/envs/torch" in words
+    hosts["node2"].check_output(f"rm -r {VENV}")
+
+
+def test_torch_from_conda(lab, hosts, options, place):
+    """The build that conda-forge calls cpu_generic, each package fetched once, and pip's packages beside it."""
+    for host in hosts.values():
+        host.check_output(f"rm -rf {PREFIX}/envs/torch {PREFIX}/pkgs {VENV}")
+    (place / "torch.lock").unlink(missing_ok=True)
+    variables = {"pytorch_extra_packages": ["six==1.17.0"], "pytorch_conda_blas": "generic"}
+    assert torch(lab, options, place, "--check", **variables)[0].code == 0
+    done, _words = torch(lab, options, place, **variables)
+    assert done.code == 0, done.output
+    packages = stand_ins.asked(".conda")
+    assert len(packages) == len(set(packages)) > 5
+    assert "/pytorch-2.13.0-cpu_generic_py311_h0_0.conda#" in (place / "torch.lock").read_text(encoding="utf-8")
+    ask = "import six, sys, torch; print(torch.__version__, torch.__file__, sys.prefix)"
+    for host in hosts.values():
+        version, path, _prefix = host.check_output(f"cd / && {VENV}/bin/python -c '{ask}'").split()
+        assert version.startswith("2.13.0") and path.startswith((VENV, f"{PREFIX}/envs/torch"))
+        assert host.check_output(f"readlink {VENV}") == f"{PREFIX}/envs/torch"
+    done, _words = torch(lab, options, place, **variables)
+    assert done.code == 0, done.output
+    assert set(done.changed().values()) == {0}
+    assert stand_ins.Index.asked == []
+
+
+def test_pip_does_not_replace_the_torch_of_conda(lab, hosts, options, place):
+    done, words = torch(lab, options, place, pytorch_conda_blas="generic", pytorch_extra_packages=["torchaudio==2.5.1"])
+    assert done.code != 0
+    assert "torch==2.13.0" in words
+    for host in hosts.values():
+        version = host.check_output(f"cd / && {VENV}/bin/python -c 'import torch; print(torch.__version__)'")
+        assert version.startswith("2.13.0")

@@ -3,51 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import http.server
 import json
 import shutil
-import threading
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
+import stand_ins
 
 # A set whose Python is not Debian 12's.
 SET = {"set": "torch-2.13-cpu", "python": "3.11"}
 PYTHON = "/opt/torchfleet/venv/bin/python"
 
 
-class Index(http.server.SimpleHTTPRequestHandler):
-    """A package index that remembers what was asked for."""
-
-    asked: ClassVar[list[str]] = []
-
-    def do_GET(self):
-        self.asked.append(self.path)
-        super().do_GET()
-
-    def log_message(self, *_args):
-        pass
-
-
-@contextlib.contextmanager
-def served(folder, address):
-    Index.asked.clear()
-    server = http.server.ThreadingHTTPServer((address, 0), functools.partial(Index, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://{address}:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-
-
 @contextlib.contextmanager
 def cut_off(lab, hosts):
     """The nodes have no way out, and know no index."""
-    gateway = lab.nodes["node1"]["ansible_host"].rpartition(".")[0] + ".1"
+    gateway = stand_ins.address_of(lab)
     for host in hosts.values():
         host.run_test("ip route del default; mv /etc/pip.conf /etc/pip.conf.away; rm -rf /root/.cache/pip")
     try:
@@ -135,8 +106,7 @@ def test_a_named_set_from_an_index_whose_files_are_fetched_once(lab, hosts, cach
     (tmp_path / "cpu" / "torch" / "index.html").write_text(link, encoding="utf-8")
     for host in hosts.values():
         host.run_test("rm -rf /opt/torchfleet/venv")
-    address = lab.nodes["node1"]["ansible_host"].rpartition(".")[0] + ".1"
-    with served(tmp_path, address) as url, cut_off(lab, hosts):
+    with stand_ins.served(tmp_path, stand_ins.address_of(lab)) as url, cut_off(lab, hosts):
         done, _words = provision(
             lab,
             torchfleet_stack=SET,
@@ -145,7 +115,7 @@ def test_a_named_set_from_an_index_whose_files_are_fetched_once(lab, hosts, cach
             pytorch_wheelhouse_cache=str(tmp_path / "wheels"),
         )
         assert done.code == 0, done.output
-    assert [path for path in Index.asked if path.endswith(".whl")] in ([f"/cpu/torch/{wheel.name}"], [])
+    assert stand_ins.asked(".whl") in ([wheel.name], [])
     for host in hosts.values():
         proof = host.check_output(f"{PYTHON} -c 'import torch; print(torch.__version__)'")
         assert proof == "2.13.0+cpu"

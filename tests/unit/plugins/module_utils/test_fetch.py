@@ -24,7 +24,10 @@ def lacks(*missing, kind=D12):
         ({"a": lacks("x"), "b": lacks("x"), "c": lacks("x")}, [("a", ["a", "b", "c"])]),
         ({"a": lacks(), "b": lacks("x"), "c": lacks("x")}, [("b", ["b", "c"])]),
         ({"a": lacks("x"), "b": lacks(), "c": {}}, []),
-        ({"a": lacks("x"), "b": lacks("x", kind=D13), "c": lacks("x"), "d": lacks("x", kind=D13)}, [("a", ["a", "c"]), ("b", ["b", "d"])]),
+        (
+            {"a": lacks("x"), "b": lacks("x", kind=D13), "c": lacks("x"), "d": lacks("x", kind=D13)},
+            [("a", ["a", "c"]), ("b", ["b", "d"])],
+        ),
         ({"a": lacks("open"), "b": lacks("proprietary"), "c": lacks("proprietary")}, [("b", ["b", "c"])]),
         ({"a": lacks("x", "y"), "b": lacks("y", "x")}, [("a", ["a", "b"])]),
         ({"a": {"failed": True, "msg": "no"}, "b": {"skipped": True}}, []),

@@ -137,7 +137,9 @@ def fill(folder, **changed):
 
 
 def creations(conda):
-    return [line for line in conda.with_name("conda.calls").read_text(encoding="utf-8").splitlines() if "create" in line]
+    return [
+        line for line in conda.with_name("conda.calls").read_text(encoding="utf-8").splitlines() if "create" in line
+    ]
 
 
 def test_packages_are_collected_for_others(call, tmp_path):

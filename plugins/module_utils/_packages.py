@@ -362,7 +362,7 @@ def installed_rpm(listing: str) -> Dict[str, str]:
 
 
 def names_for_rpm(wanted: Sequence[str]) -> Tuple[str, ...]:
-    """What to ask `rpm -q` for: of a package that is there in several versions, as a kernel's, the one that is wanted."""
+    """What to ask `rpm -q` for: of a package in several versions, as a kernel's, the one that is wanted."""
     return tuple(one.replace("=", "-", 1) if not one.endswith("*") else split_name(one)[0] for one in wanted)
 
 

@@ -11,9 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
 RUNS = "/var/lib/torchfleet/runs"
 SCRIPT = """
 import os, signal, sys, time
@@ -155,11 +153,3 @@ def suffer(run, inject, gone=()):
     outcome = manifest.get("outcome") or {"sentence": manifest["state"], "problems": []}
     found = {"seen": seen - began, "clean": clean - began, "code": code, "named": outcome["sentence"]}
     return found, "; ".join([outcome["sentence"], *outcome["problems"]])
-
-
-def keep(name, found):
-    """For docs/benchmarks.md, by tests/bench/bench_faults.py. What was not measured this time stays."""
-    path = ROOT / ".cache" / name
-    path.parent.mkdir(exist_ok=True)
-    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    path.write_text(json.dumps({**before, **found}, indent=1), encoding="utf-8")

@@ -35,6 +35,14 @@ class Done:
         return {name: int(count) for name, count in found if name != "localhost"}
 
 
+def keep(name: str, found: dict[str, Any]) -> None:
+    """For docs/benchmarks.md, by tests/bench. What was not measured this time stays."""
+    path = ROOT / ".cache" / name
+    path.parent.mkdir(exist_ok=True)
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps({**before, **found}, indent=1), encoding="utf-8")
+
+
 def is_up(host: Any) -> bool:
     try:
         return host.run("systemctl is-system-running").stdout.strip() in ("running", "degraded")

@@ -16,7 +16,6 @@ from faults import (
     alive,
     cut_network,
     interrupt,
-    keep,
     kill_agent,
     kill_launcher,
     mend_network,
@@ -26,6 +25,7 @@ from faults import (
     suffer,
     until,
 )
+from lab import keep
 
 LINES = """
 import os, sys, time

@@ -15,7 +15,6 @@ from faults import (
     alive,
     cut_network,
     interrupt,
-    keep,
     kill_launcher,
     mend_network,
     on_rank_one,
@@ -23,6 +22,7 @@ from faults import (
     suffer,
     until,
 )
+from lab import keep
 from test_conformance import EQUAL, assert_nothing_left, variables_of
 
 

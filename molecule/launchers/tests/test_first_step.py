@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from faults import keep
+from lab import keep
 from test_conformance import EQUAL, variables_of
 
 SCRIPT = """

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import stand_ins
+from lab import keep
 
 PREFIX = "/opt/torchfleet/conda"
 VENV = "/opt/torchfleet/of-conda"
@@ -25,11 +26,16 @@ def wheels(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def channel(lab, tmp_path_factory, wheels):
+def channel_folder(tmp_path_factory, wheels):
     folder = tmp_path_factory.mktemp("channel")
     python = [("python", version, "h0_0_cpython", [], None) for version in ("3.11.2", "3.12.7")]
     stand_ins.channel(folder, *python, *stand_ins.wheels_as_packages(wheels, "cpu_generic_py311_h0_0"))
-    with stand_ins.served(folder, stand_ins.address_of(lab)) as url:
+    return folder
+
+
+@pytest.fixture(scope="module")
+def channel(lab, channel_folder):
+    with stand_ins.served(channel_folder, stand_ins.address_of(lab)) as url:
         yield url
 
 
@@ -172,7 +178,7 @@ def test_another_environment_is_not_replaced(lab, hosts, options, place):
     hosts["node2"].check_output(f"rm -r {VENV}")
 
 
-def test_torch_from_conda(lab, hosts, options, place):
+def test_torch_from_conda(lab, hosts, options, place, channel_folder):
     """The build that conda-forge calls cpu_generic, each package fetched once, and pip's packages beside it."""
     for host in hosts.values():
         host.check_output(f"rm -rf {PREFIX}/envs/torch {PREFIX}/pkgs {VENV}")
@@ -183,6 +189,8 @@ def test_torch_from_conda(lab, hosts, options, place):
     assert done.code == 0, done.output
     packages = stand_ins.asked(".conda")
     assert len(packages) == len(set(packages)) > 5
+    size = sum((channel_folder / "noarch" / name).stat().st_size for name in packages)
+    keep("downloads.json", {"conda: once": {"nodes": len(hosts), "files": len(packages), "bytes": size}})
     assert "/pytorch-2.13.0-cpu_generic_py311_h0_0.conda#" in (place / "torch.lock").read_text(encoding="utf-8")
     ask = "import six, sys, torch; print(torch.__version__, torch.__file__, sys.prefix)"
     for host in hosts.values():

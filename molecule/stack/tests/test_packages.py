@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import stand_ins
+from lab import keep
 
 NAME = "nvidia-stand-in"
 SIZE = 8 << 20
@@ -45,13 +46,15 @@ def versions(host):
 
 
 @pytest.mark.parametrize(("fetch", "times"), [("once", 1), ("each", 2)])
-def test_each_package_is_downloaded_that_often(lab, hosts, fetch, times):
+def test_each_package_is_downloaded_that_often(lab, hosts, tmp_path, fetch, times):
     assert driver(lab, "--check", torchfleet_package_fetch=fetch)[0].code == 0
     assert stand_ins.asked(".deb") == []
     done, _words = driver(lab, torchfleet_package_fetch=fetch)
     assert done.code == 0, done.output
     files = sorted([f"{NAME}_580.2-1_all.deb", f"{NAME}-libs_580.2-1_all.deb"] * times)
     assert stand_ins.asked(".deb") == files
+    size = sum((tmp_path / name).stat().st_size for name in stand_ins.asked(".deb"))
+    keep("downloads.json", {f"apt: {fetch}": {"nodes": len(hosts), "files": len(files), "bytes": size}})
     for host in hosts.values():
         assert versions(host) == ["580.2-1", "580.2-1"]
         assert host.check_output(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from typing import Any, Dict, Optional
 
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _sync
@@ -37,7 +38,7 @@ class ActionModule(ActionBase):
             if plan.get("failed") or plan.get("unreachable") or "plan" not in plan:
                 without[host] = _words(plan)
             elif not transfer.get("complete"):
-                without[host] = str(transfer.get("problem") or _words(transfer))
+                without[host] = str(plan["plan"].get("short") or transfer.get("problem") or _words(transfer))
             elif switch.get("failed") or switch.get("unreachable") or "folder" not in switch:
                 without[host] = _words(switch)
         shutil.rmtree(str(source["folder"]), ignore_errors=True)
@@ -52,9 +53,11 @@ class ActionModule(ActionBase):
             line += "; nothing was to be done"
         self._display.display(line, color="yellow" if without else "green")
         result.update(changed=False, summary=line, without=without)
-        if without:
-            culprits = "; ".join(f"{host}: {why}" for host, why in without.items())
+        culprits = "; ".join(f"{host}: {why}" for host, why in without.items())
+        if without and boolean(self._task.args.get("required", True)):
             result.update(failed=True, msg=f"{line}. Not there: {culprits}. Run again to complete them")
+        elif without:
+            self._display.display(f"Not there: {culprits}", color="yellow")
         return result
 
 

@@ -22,6 +22,10 @@ options:
     description: The hosts that were to get it. Without it, all of the play.
     type: list
     elements: str
+  required:
+    description: Fail where one has it not. V(false) names it, and that is all.
+    type: bool
+    default: true
 attributes:
   check_mode:
     support: full

@@ -165,9 +165,9 @@ def state(module: AnsibleModule, python: str) -> tuple[dict[str, str], list[str]
     return answer["found"], answer["missing"]
 
 
-def runs(module: AnsibleModule, python: str) -> bool:
+def runs(module: AnsibleModule, python: str, code: str = "pass") -> bool:
     try:
-        return bool(module.run_command([python, "-I", "-c", "pass"], handle_exceptions=False)[0] == 0)
+        return bool(module.run_command([python, "-I", "-c", code], handle_exceptions=False)[0] == 0)
     except OSError:
         return False
 
@@ -223,7 +223,8 @@ def install(module: AnsibleModule, python: str, packages: list[str], again: bool
 
 def base_version(module: AnsibleModule) -> str:
     command = [module.params["python"], "-I", "-c", "import platform; print(platform.python_version())"]
-    return module.run_command(command)[1].strip()
+    # conda's is not there yet in check mode.
+    return module.run_command(command)[1].strip() if runs(module, command[0]) else ""
 
 
 def main() -> None:
@@ -285,7 +286,7 @@ def main() -> None:
         changed=changed,
         python=python,
         versions=after,
-        can_make=module.run_command([module.params["python"], "-I", "-c", "import ensurepip, venv"])[0] == 0,
+        can_make=runs(module, module.params["python"], "import ensurepip, venv"),
         base_version=base_version(module),
         missing=missing,
         diff={

@@ -154,8 +154,9 @@ def pip(module: AnsibleModule, options: List[str], packages: List[str], folder: 
     code, out, err = module.run_command([*command, "--", *packages], environ_update={"TMPDIR": params["path"]})
     if code:
         where = socket.gethostname() if params["python"] else "this controller"
+        beside = f" beside {', '.join(params['keep'])}" if params["keep"] else ""
         module.fail_json(
-            msg=f"{', '.join(packages)} could not be collected on {where} for Python "
+            msg=f"{', '.join(packages)} could not be collected on {where}{beside} for Python "
             f"{params['python_version']}: {_wheelhouse.last_words(out + err)}",
             stderr=err,
         )

@@ -254,3 +254,8 @@ def test_what_is_there_is_not_collected_for_others(
     names = {path.name.partition("-")[0] for path in Path(answer["folder"]).glob("*.whl")}
     assert names == {"modest", "tinydep"}
     assert sorted(path.name for path in Path(answer["folder"]).iterdir() if path.suffix != ".whl") == ["WANTED.json"]
+
+
+def test_an_interpreter_that_is_yet_to_come_is_no_failure_in_check_mode(call: Any, tmp_path: Path) -> None:
+    looked = call(tmp_path / "new", "tinynet==1.0", check=True, python=str(tmp_path / "conda/bin/python"))
+    assert (looked["changed"], looked["can_make"], looked["base_version"]) == (True, False, "")

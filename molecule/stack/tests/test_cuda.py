@@ -15,6 +15,12 @@ version = ctypes.c_int()
 assert ctypes.CDLL(nccl).ncclGetVersion(ctypes.byref(version)) == 0
 print(ctypes.CDLL(cudnn).cudnnGetVersion(), version.value)
 """
+# cuDNN's wheel takes any cuBLAS: which one there is, and which one belongs to the toolkit.
+CUBLAS = """\
+import importlib.metadata as metadata
+(wanted,) = [one for one in metadata.requires("cuda-toolkit") if "cublas==" in one and "extra == 'cublas'" in one]
+print(metadata.version("nvidia-cublas"), metadata.version("cuda-toolkit"), wanted.split("==")[1].split("*")[0])
+"""
 KERNEL = "__global__ void add(float *x) { x[threadIdx.x] += 1; }\nint main() { return 0; }\n"
 
 
@@ -148,3 +154,5 @@ def test_the_real_nvcc_cudnn_and_nccl_from_wheels(lab, hosts):
     host.check_output("/usr/local/cuda/bin/nvcc -ccbin /usr/bin/g++-12 -arch=sm_80 -o /tmp/add /tmp/add.cu && /tmp/add")
     for one in hosts.values():
         assert one.check_output(f"python3 - <<'E'\n{ASK}E").split() == [CUDNN[1], NCCL[1]]
+        cublas, toolkit, wanted = one.check_output(f"/opt/torchfleet/cuda-13.0/bin/python - <<'E'\n{CUBLAS}E").split()
+        assert cublas.startswith(wanted) and toolkit.startswith("13.0.")

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import tempfile
 from typing import Mapping, Optional
@@ -52,6 +53,16 @@ def replace(
         if os.path.exists(name):
             os.unlink(name)
         raise
+
+
+def fresh_folder(path: str) -> None:
+    """An empty folder that every user can read, whatever root's umask is: another user passes on what is put there."""
+    shutil.rmtree(path, ignore_errors=True)
+    umask = os.umask(0o022)
+    try:
+        os.makedirs(path)
+    finally:
+        os.umask(umask)
 
 
 def install_scripts(folder: str, scripts: Mapping[str, str]) -> None:

@@ -164,8 +164,7 @@ def copy(source: str, place: str, digest: str) -> bool:
 
 def collect(module: AnsibleModule, folder: str) -> int:
     """Put the packages of the list together, as far as conda has kept them."""
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder, mode=0o755)
+    _files.fresh_folder(folder)
     there = packages_of(module.params["conda"])
     found = 0
     for name, (_url, digest) in _conda.package_files(module.params["lock"]).items():
@@ -175,6 +174,8 @@ def collect(module: AnsibleModule, folder: str) -> int:
                 os.link(source, place)
             except OSError:
                 shutil.copyfile(source, place)
+            # Another user passes it on.
+            os.chmod(place, 0o644)
             found += 1
     return found
 

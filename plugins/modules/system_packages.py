@@ -370,8 +370,7 @@ def install(module: AnsibleModule, installation: Installation, folder: Optional[
 
 def fetch(module: AnsibleModule, installation: Installation, folder: str) -> Dict[str, int]:
     """Download what an installation needs into the folder, and say what that is, by size."""
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder, mode=0o755)
+    _files.fresh_folder(folder)
     found: Dict[str, int] = {}
     if installation.manager == "apt":
         work = f"{folder}.part"
@@ -389,8 +388,10 @@ def fetch(module: AnsibleModule, installation: Installation, folder: str) -> Dic
             continue
         # dnf has a folder for each repository, and looks for a package in that of its own.
         place = os.path.join(folder, os.path.relpath(path, DNF_CACHE))
-        os.makedirs(os.path.dirname(place), exist_ok=True)
+        if not os.path.isdir(os.path.dirname(place)):
+            _files.fresh_folder(os.path.dirname(place))
         shutil.copyfile(path, place)
+        os.chmod(place, 0o644)
         found[os.path.basename(path)] = os.path.getsize(path)
     return found
 

@@ -162,3 +162,16 @@ def test_a_link_in_the_place_of_a_script_is_not_followed(lib: Path, tmp_path: Pa
     _files.install_scripts(str(lib), {"agent.py": "new\n"})
     assert (tmp_path / "other").read_text() == "other\n"
     assert (lib / "agent.py").read_text() == "new\n"
+
+
+def test_a_fresh_folder_is_empty_and_readable_by_all_whatever_the_umask(tmp_path):
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/old").write_text("", encoding="utf-8")
+    before = os.umask(0o077)
+    try:
+        for path in ("a/b", "c/d"):
+            _files.fresh_folder(str(tmp_path / path))
+    finally:
+        os.umask(before)
+    assert list((tmp_path / "a/b").iterdir()) == []
+    assert {(tmp_path / path).stat().st_mode & 0o777 for path in ("c", "c/d", "a/b")} == {0o755}

@@ -155,4 +155,4 @@ def test_the_real_nvcc_cudnn_and_nccl_from_wheels(lab, hosts):
     for one in hosts.values():
         assert one.check_output(f"python3 - <<'E'\n{ASK}E").split() == [CUDNN[1], NCCL[1]]
         cublas, toolkit, wanted = one.check_output(f"/opt/torchfleet/cuda-13.0/bin/python - <<'E'\n{CUBLAS}E").split()
-        assert cublas.startswith(wanted) and toolkit.startswith("13.0.")
+        assert f"{cublas}.".startswith(wanted) and toolkit.startswith("13.0.")

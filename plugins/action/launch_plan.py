@@ -26,7 +26,11 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import
     to_dict,
 )
 from ansible_collections.torchfleet.cluster.plugins.module_utils._launchers import plan as make_plan
-from ansible_collections.torchfleet.cluster.plugins.module_utils._preflight import uneven_gpus, version_problems
+from ansible_collections.torchfleet.cluster.plugins.module_utils._preflight import (
+    interpreter_note,
+    uneven_gpus,
+    version_problems,
+)
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _node_scripts, _runs
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import cluster_from_task_vars, members
 
@@ -152,6 +156,8 @@ class ActionModule(ActionBase):
             for name, report in reports.items()
             for note in [*report.get("warnings_found", ()), *(f"ended {left}" for left in report.get("ended", ()))]
         ]
+        different = interpreter_note({name: report.get("interpreter_sha256", "") for name, report in reports.items()})
+        notes += [different] if different else []
         problems = []
         if args.get("skip_preflight"):
             notes += [f"{problem} (launch_skip_preflight)" for problem in found]

@@ -153,7 +153,7 @@ def test_a_locked_package_manager_is_waited_for(lab, hosts, tmp_path):
         assert hosts[name].package("python3-venv").is_installed
 
 
-def test_sudo_with_a_password(lab, hosts):
+def test_sudo_with_a_password(lab, hosts, tmp_path):
     """Ansible comes in as a user whose sudo asks; the password is wrong first."""
     key = (lab.folder / "id_ed25519.pub").read_text(encoding="utf-8").strip()
     for host in hosts.values():
@@ -168,4 +168,10 @@ def test_sudo_with_a_password(lab, hosts):
     assert "s3cret" not in wrong.output
     done = lab.playbook("provision", *ROLES, inventory=inventory, ansible_become_password="s3cret word")
     assert done.code == 0, done.output
-    assert "s3cret" not in done.output
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "file").write_text("text\n", encoding="utf-8")
+    settings = {"sync_src": str(tmp_path / "tree"), "sync_dest": "/data/sudo"}
+    sent = lab.playbook("sync", inventory=inventory, ansible_become_password="s3cret word", **settings)
+    assert sent.code == 0, sent.output
+    assert all(host.file("/data/sudo/file").content_string == "text\n" for host in hosts.values())
+    assert "s3cret" not in done.output + sent.output

@@ -26,14 +26,15 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._candidates imp
         ("physical", "eno1 enp99s0 enp27s0f0np0 eth0 ens5 net1 wan0 rdma0 gpu0eth"),
         ("wireless", "wlp2s0 wlan0"),
         ("usb", "enp0s20f0u1u6 enx3c18a0123456 usb0"),
-        ("bond", "bond0 ib-bond0 team0"),
+        ("bond", "bond0 ib-bond0 team0 bond-data bond_mgmt"),
         ("vlan", "bond0.2093 bond0.2093.1 eth0.100 vlan42"),
         ("ipoib", "ib0 ibp26s0 ibs1"),
-        ("bridge", "docker0 br-03e037269530 virbr0 cni0 lxdbr0 podman1 br0 vmbr0 docker_gwbridge"),
+        ("bridge", "docker0 br-03e037269530 virbr0 cni0 lxdbr0 podman1 br0 vmbr0 docker_gwbridge br-my-lan vmnet8"),
         ("veth", "veth25f2e72 veth0 cali1a2b3c4d5e6 lxc1234abcd eni1a2b3c4d5e6 vnet3"),
         (
             "tunnel",
-            "tun0 wg0 tailscale0 ip6tnl0 tunl0 flannel.1 vxlan.calico cilium_vxlan zt5u4uxxxx sit0 genev_sys_6081",
+            "tun0 wg0 tailscale0 ip6tnl0 tunl0 flannel.1 vxlan.calico cilium_vxlan zt5u4uxxxx sit0 genev_sys_6081 "
+            "ham0 tap1a2b3c4d-5e tmfifo_net0",
         ),
         ("dummy", "dummy0 kube-ipvs0"),
         ("bmc", "bmc0 idrac"),

@@ -842,6 +842,17 @@ _DEVICE = re.compile(r"(?:GPU|NIC)\d+\Z")
 _LEGEND = re.compile(r"\s*([A-Z][A-Z0-9]*#?)\s+=\s+(\S.*)")
 _NIC_NAME = re.compile(r"\s*(NIC\d+):\s*(\S+)\s*\Z")
 _AFFINITY = re.compile(r"\d[\d,-]*\Z|N/A\Z|\[N/A\]\Z")
+# A terminal that breaks a long line runs words together: `NIC7NIC8`, `SYSSYS`, `NODEX`, `NIC9CPU`, `0N/A`.
+_PIECE = re.compile(r"(?:GPU|NIC)\d+|NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|C2C|X|CPU|N/A|\d[\d,-]*")
+
+
+def _words_of(line: str) -> List[str]:
+    """The words of a line of a matrix, those that were run together taken apart."""
+    words: List[str] = []
+    for word in line.split():
+        pieces = _PIECE.findall(word)
+        words += pieces if "".join(pieces) == word else [word]
+    return words
 
 
 def _is_header(words: Sequence[str]) -> bool:
@@ -857,7 +868,7 @@ def _trailer(line: str, cells: int, has_gpu_numa_id: bool) -> List[str]:
     Columns are set apart by one tab, but a NUMA affinity is followed by two; blank ones can be told by tabs only.
     """
     if "\t" not in line:
-        return [*line.split()[cells + 1 :], "", "", ""][:3]
+        return [*_words_of(line)[cells + 1 :], "", "", ""][:3]
     rest = [part.strip() for part in line.split("\t")][cells + 1 :] or [""]
     if rest[0]:
         return [*filter(None, rest), "", "", ""][:3]
@@ -875,7 +886,7 @@ def parse_topology(text: str) -> Optional[Topology]:
     nics: Dict[str, str] = {}
     legend: Dict[str, str] = {}
     for line in _ANSI.sub("", text).splitlines():
-        words = line.split()
+        words = _words_of(line)
         meaning = _LEGEND.match(line)
         nic = _NIC_NAME.match(line)
         if meaning:

@@ -623,6 +623,25 @@ def test_topology_of_old_drivers_names_the_cards():
         assert topology.numa_affinity == {}
 
 
+def test_words_that_a_terminal_ran_together_are_taken_apart():
+    text = (
+        "GPU0    GPU1    NIC0    NIC1NIC2    NIC10CPU Affinity    NUMA Affinity   GPU NUMA ID\n"
+        "GPU0     X      NV18    PIX     NODENODE    SYS     0-47,96-143 0N/A\n"
+        "GPU1    NV18     X      SYS     SYSSYS      PIX     48-95,144-191   1               N/A\n"
+        "NIC0    PIX     SYS      X      SYSSYS      SYS\n"
+        "NIC1    NODE    SYS     SYS      XPIX       SYS\n"
+        "NIC2    NODE    SYS     SYS      PIXX       SYS\n"
+        "NIC10   SYS     PIX     SYS      SYSSYS      X\n"
+    )
+    topology = smi.parse_topology(text)
+    assert topology.devices == ("GPU0", "GPU1", "NIC0", "NIC1", "NIC2", "NIC10")
+    assert topology.complete
+    assert tuple(topology.links["GPU0"].values()) == ("X", "NV18", "PIX", "NODE", "NODE", "SYS")
+    assert tuple(topology.links["NIC2"].values()) == ("NODE", "SYS", "SYS", "PIX", "X", "SYS")
+    assert topology.cpu_affinity == {"GPU0": "0-47,96-143", "GPU1": "48-95,144-191"}
+    assert (topology.numa_affinity, topology.gpu_numa_id) == ({"GPU0": "0", "GPU1": "1"}, {})
+
+
 def test_a_cut_topology_is_completed_from_the_other_direction():
     topology = smi.parse_topology(TOPO.split("NIC0\tPIX")[0])
     assert topology.complete is False

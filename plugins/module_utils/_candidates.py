@@ -19,7 +19,13 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 # Tiers: a later one is taken only where no earlier one connects all nodes. Last, not never.
 REAL, USB, VIRTUAL, TUNNEL, BMC = range(5)
-TIER_NAMES = ("a real network interface", "a USB interface", "a virtual interface", "a tunnel", "the BMC's interface")
+TIER_NAMES = (
+    "a real network interface",
+    "a USB or wireless interface",
+    "a virtual interface",
+    "a tunnel",
+    "the BMC's interface",
+)
 
 _TIERS = {
     "physical": REAL,
@@ -28,9 +34,9 @@ _TIERS = {
     "ipoib": REAL,
     "macvlan": REAL,
     "ipvlan": REAL,
-    "wireless": REAL,
     "unknown": REAL,
     "usb": USB,
+    "wireless": USB,
     "bridge": VIRTUAL,
     "veth": VIRTUAL,
     "dummy": VIRTUAL,

@@ -58,6 +58,7 @@ def fact(name: str, *addresses: Any, **more: Any) -> Dict[str, Any]:
         ([fact("br-ex", "10.0.0.1/24", kind="openvswitch", hardware=["eno1"])], REAL),
         ([fact("tailscale0", "100.64.0.1/32", kind="tun", hardware=[])], TUNNEL),
         ([fact("enp0s20f0u1u6", "169.254.95.120/16")], USB),
+        ([fact("wlp2s0", "192.168.1.7/24")], USB),
         ([fact("eth2", "169.254.0.2/16", kind="usb", is_bmc=True)], BMC),
         ([{"name": "eth0", "addresses": ["10.0.0.1/24"]}], REAL),
     ],

@@ -84,6 +84,14 @@ def peers_of(plan: LaunchPlan, node: NodePlan) -> List[str]:
     return [other.node for other in plan.nodes if not other.argv]
 
 
+def others_of(plan: LaunchPlan, node: NodePlan) -> List[str]:
+    """The nodes that end when this one's launcher fails and nobody follows the run: all others, where each node has a
+    launcher of its own that does not go on with fewer."""
+    if plan.elastic or not all(other.argv for other in plan.nodes):
+        return []
+    return [other.node for other in plan.nodes if other.node != node.node]
+
+
 def script_in(workdir: Path, script: str) -> str:
     """The script's path below the working directory. Raises ClusterError where it is not there."""
     path = Path(script).expanduser()
@@ -202,7 +210,7 @@ class ActionModule(ActionBase):
             "nodes": {},
         }
         host_of = {host["name"]: host["host"] for host in members(task_vars, self._templar)}
-        for node in plan.nodes:
+        for number, node in enumerate(plan.nodes):
             result["nodes"][host_of[node.node]] = {
                 "node": node.node,
                 "argv": list(node.argv),
@@ -212,6 +220,8 @@ class ActionModule(ActionBase):
                 "sha256": hashes(local_workdir, job),
                 "rank": to_dict(node.rank) if node.rank else None,
                 "peers": peers_of(plan, node),
+                "others": others_of(plan, node),
+                "turn": number,
             }
         if not self._task.check_mode:
             if folder.exists():

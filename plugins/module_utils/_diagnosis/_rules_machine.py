@@ -236,6 +236,7 @@ RULES: Tuple[Rule, ...] = (
             r"driver version is insufficient",
             r"NVIDIA driver on your system is too old(?: \(found version (?P<version>\d+)\))?",
             r"cudaErrorInsufficientDriver",
+            r"\binsufficient driver(?: version)?\s*$",
             r"PTX was compiled with an unsupported toolchain",
             r"cudaErrorUnsupportedPtxVersion",
             r"unsatisfied condition: (?:cuda|driver)",
@@ -444,7 +445,7 @@ RULES: Tuple[Rule, ...] = (
             r"No space left on device.*/dev/shm",
             r" 100% /dev/shm",
             r"failed to extend /dev/shm/",
-            r"Error while creating shared memory segment (?!.*(?:No such file|Permission|not permitted))",
+            r"Error while creating shared memory segment .*No space left",
             r"insufficient shared memory",
             r"out of shared memory",
             r"killed by signal: Bus error",
@@ -457,6 +458,20 @@ RULES: Tuple[Rule, ...] = (
         ),
         outranks=("disk_full",),
         cause="/dev/shm is full or too small (containers start with 64 MB).",
+        fix=_MORE_SHM,
+        probe="shm_free",
+    ),
+    fact("shm_not_pinned", r"(?:shmutils\.cc|include/shm\.h):\d+ NCCL WARN Cuda failure"),
+    Rule(
+        id="shm_not_made",
+        label="shm_too_small",
+        level=STATED,
+        confidence=0.88,
+        # NCCL before 2.19 does not print the reason, and this is nearly always it.
+        signs=signs(r"Error while creating shared memory segment (?!.*(?:No such file|Permission|not permitted))"),
+        unless=("shm_not_pinned",),
+        outranks=("disk_full",),
+        cause="NCCL cannot make its segment in /dev/shm: it is full or too small (containers start with 64 MB).",
         fix=_MORE_SHM,
         probe="shm_free",
     ),
@@ -480,7 +495,7 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"Signal 7 \(SIGBUS\)",
             r"Bus error \(core dumped\)",
-            r"exitcode\s*: -7\b",
+            r"(?:exitcode|return code)\s*[:=]\s*(?:-7|135)\b",
             r"Bus error: (?:nonexistent|non-existent) physical address",
         ),
         cause="A rank died of a bus error: mostly shared memory that could not be backed because /dev/shm is full.",
@@ -530,6 +545,16 @@ RULES: Tuple[Rule, ...] = (
             "Free space where the run writes: df -h and df -i on that node; move checkpoints, TMPDIR and caches in "
             "launch_env."
         ),
+        probe="disk_free",
+    ),
+    Rule(
+        id="file_not_written",
+        label="disk_full",
+        level=LIKELY,
+        confidence=0.55,
+        signs=signs(r"write\(\): fd \d+ failed with"),
+        cause="A checkpoint could not be written: the file system is full, over its quota, or failing.",
+        fix="df -h, df -i and the quota on that node; dmesg tells of a failing disk or a lost network file system.",
         probe="disk_free",
     ),
     Rule(

@@ -231,7 +231,6 @@ RULES: Tuple[Rule, ...] = (
             r"\[Rank (?P<rank>\d+)\].*caught collective operation timeout: \w+\(SeqNum=(?P<seq>\d+), "
             r"OpType=(?P<op>\w+)",
             r"caught collective operation timeout",
-            r"NCCL operations have failed or timed out",
             r"due to a collective timeout",
             r"Timeout at NCCL work",
             r"Timed out waiting \d+ms for (?:recv|send) operation",
@@ -251,6 +250,17 @@ RULES: Tuple[Rule, ...] = (
             "(data "
             "length, branches on rank). Raise the process group's timeout only for work that is truly slow."
         ),
+        probe="ranks_alive",
+    ),
+    Rule(
+        id="collective_failed_somehow",
+        label="collective_timeout_desync",
+        level=HINT,
+        confidence=0.4,
+        # Printed for every error of a collective, not only for a time-out.
+        signs=signs(r"NCCL operations have failed or timed out"),
+        cause="A collective failed or timed out on this rank, and the line that says which is not in this log.",
+        fix=_MORE_LOG,
         probe="ranks_alive",
     ),
     Rule(
@@ -325,11 +335,20 @@ RULES: Tuple[Rule, ...] = (
             r"Encountered a bad command exit code",
             r"DataLoader worker .*exited unexpectedly",
             r"Fatal Python error",
-            r"Killing subprocess \d+",
-            r"closing signal SIGTERM",
             r"Primary job +terminated normally",
         ),
         cause="The run failed, and what made it fail is not in this log.",
+        fix=_MORE_LOG,
+    ),
+    Rule(
+        id="ranks_ended",
+        label="insufficient_log",
+        level=CONTAINER,
+        confidence=0.4,
+        # The launcher's clean-up. A file may hold the next attempt as well, which went on.
+        signs=signs(r"Killing subprocess \d+", r"closing signal SIGTERM"),
+        recovers=True,
+        cause="The launcher ended its ranks, and what made it do so is not in this log.",
         fix=_MORE_LOG,
     ),
     Rule(
@@ -341,6 +360,8 @@ RULES: Tuple[Rule, ...] = (
             sign(r"NCCL WARN (?!Failed to open libibverbs|NET/Plugin|Missing)", "nccl warn"),
             sign(r"\b(?:\w+\.)*\w*(?-i:Error|Exception): ", "error: ", "exception: "),
             r"Traceback \(most recent call last\)",
+            r"C\+\+ exception with description",
+            r"Exception raised from (?:c10_cuda_check_implementation|checkForNCCLErrors)",
         ),
         recovers=True,
         cause="Something failed, and no rule knows these lines.",

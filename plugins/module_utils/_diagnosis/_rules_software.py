@@ -114,6 +114,23 @@ RULES: Tuple[Rule, ...] = (
         probe="library_present",
         probe_parameters={"library": "{library}"},
     ),
+    Rule(
+        id="library_damaged",
+        label="missing_shared_lib",
+        level=STATED,
+        confidence=0.8,
+        signs=signs(
+            r"(?P<library>[\w+.-]+\.so[.\d]*): (?:cannot read file data|file too short|invalid ELF header|wrong ELF class"
+            r"|ELF load command past end|failed to map segment)"
+        ),
+        cause="The library {library} is there but damaged: cut off, of another machine, or unreadable where it lies.",
+        fix=(
+            "Install its package anew (a copy or a download that broke off leaves such files), and look at the file "
+            "system: df -h, dmesg."
+        ),
+        probe="library_present",
+        probe_parameters={"library": "{library}"},
+    ),
     # Builds of extensions.
     Rule(
         id="no_toolkit",
@@ -201,6 +218,30 @@ RULES: Tuple[Rule, ...] = (
         ),
         probe="build_tools",
     ),
+    Rule(
+        id="header_absent",
+        label="build_dep_missing",
+        level=LIKELY,
+        confidence=0.7,
+        signs=signs(r"fatal error: (?P<header>[\w./+-]+\.(?:h|hpp|hh|cuh)): No such file or directory"),
+        cause="A build wants the header {header}, and the package that holds it is not installed.",
+        fix="Install the development package that brings {header} on every node, or build the extension elsewhere.",
+        probe="build_tools",
+    ),
+    Rule(
+        id="extension_not_built",
+        label="insufficient_log",
+        level=LIKELY,
+        confidence=0.55,
+        signs=signs(r"torch_extensions/\S+\.so: cannot open shared object file"),
+        unless=("header_absent",),
+        outranks=("user_code",),
+        cause="An extension is loaded that was never built: its build failed before, or is another process's still.",
+        fix=(
+            "Look above, or in the log of local rank 0, for the first 'error:' of the build; empty the folder under "
+            "~/.cache/torch_extensions and run once with one process (TORCH_EXTENSIONS_DIR per node if it is shared)."
+        ),
+    ),
     # ssh and pdsh.
     Rule(
         id="ssh_login",
@@ -277,6 +318,8 @@ RULES: Tuple[Rule, ...] = (
             ),
             r"cd: (?P<command>\S+): No such file or directory",
             r"env: \W?(?P<command>python[\d.]*)\W?: No such file",
+            # A host before the shell: a launcher opened it there.
+            r"^[\w.-]+: (?:ba|da|k|z)?sh: (?:line \d+: )?(?P<command>[\w./+-]+): (?:command )?not found",
             r"launcher '(?P<command>\w+)' not installed",
             r"FileNotFoundError: .*No such file or directory: '(?P<command>" + _LAUNCHERS + r")'",
             # A host before the interpreter: it is pdsh or its like that prefixes the lines.
@@ -295,6 +338,18 @@ RULES: Tuple[Rule, ...] = (
         ),
         probe="path_exists",
         probe_parameters={"path": "{command}"},
+    ),
+    Rule(
+        id="exit_127",
+        label="launcher_remote_env",
+        level=SYMPTOM,
+        confidence=0.6,
+        signs=signs(r"(?:ssh exited|Exited) with exit code 127\b", r"exited with (?:status|code) 127\b"),
+        cause="A shell on a node found no such command: exit code 127 says so.",
+        fix=(
+            "Use the same paths on every node and an absolute interpreter (torchfleet_python); non-login shells do "
+            "not read .bashrc."
+        ),
     ),
     Rule(
         id="remote_shell_fails",
@@ -370,7 +425,9 @@ RULES: Tuple[Rule, ...] = (
         level=LIKELY,
         confidence=0.8,
         signs=signs(
-            r"not enough slots available",
+            r"not enough (?:slots available|node entries)",
+            r"All nodes which are allocated for this job are already filled",
+            r"(?:requested|binding) more processes than (?:the ppr|cpus)",
             r"invalid value was given for (?:btl|oob)_tcp_if",
             r"pair of MPI processes are unable to reach each other",
             r"mutually-exclusive MCA variables",
@@ -380,6 +437,11 @@ RULES: Tuple[Rule, ...] = (
             r"host(?:name)? '?\S+'? not found in hostfile",
             r"unable to parse hostfile",
             r"Invalid rank -?\d+, rank should be",
+            r"(?:srun|sbatch|salloc): error: .*(?:Invalid generic resource|configuration is not available"
+            r"|More processors requested|nvalid (?:partition|account|qos|node name|job) )",
+            # The head's address is looked up with hostname -I, and there is none.
+            r"--master_addr=\s+--master_port",
+            r"Using IP address of +for node",
             r"Invalid rank requested ?: \d+/\d+",
             sign(
                 r"rank \d+ .{0,20}(?:>=|must be (?:less|smaller) than|out of range).{0,20}world.?size",
@@ -433,8 +495,12 @@ RULES: Tuple[Rule, ...] = (
             r"unrecognized arguments:.*--local[-_]rank",
             r"(?:required|no such option):? .*--local(?:-rank|_rank)",
             r"Unknown command line flag '?local[-_]rank",
+            # As argparse, click, fire, hydra and transformers word it.
+            r"(?:unrecognized|unknown|unexpected|consume|no such|non-existent|not used by|not allowed|override)"
+            r".{0,60}\blocal[-_]rank\b",
+            r"'Namespace' object has no attribute 'local[-_]rank'",
         ),
-        outranks=("launcher_args_mismatch",),
+        outranks=("launcher_args_mismatch", "user_code"),
         cause="The launcher passes --local-rank in a spelling that the script does not know.",
         fix=(
             "Start with torchrun (launch_launcher: torchrun) and read int(os.environ['LOCAL_RANK']), or accept both "
@@ -479,6 +545,7 @@ RULES: Tuple[Rule, ...] = (
             r"Error building extension",
             r"Error compiling objects for extension",
             r"ninja: build stopped",
+            r"^\s*FAILED: \S+\.o\b",
         ),
         cause="The build of an extension failed; the compiler's own message is not in this log.",
         fix=(

@@ -168,7 +168,7 @@ RULES: Tuple[Rule, ...] = (
                 "ibv_",
             ),
             # NCCL before 2.8 does not print the reason.
-            r"ibv_(?:reg_mr(?:_iova2?)?|create_cq|create_qp) failed\s*$",
+            r"ibv_(?:reg_mr(?:_iova2?)?|create_cq|create_qp) failed\W*$",
             # libfabric's words: registering, and the pools of packets that it registers first.
             r"(?:register MR|RX packet pool|register memory)\b.*Cannot allocate memory",
             r"(?:Unable|Failed) to create QP",
@@ -347,7 +347,7 @@ RULES: Tuple[Rule, ...] = (
             r"graph/\w+\.(?:cc|cu):\d+ NCCL WARN (?!.*(?:falling back|[Cc]ould not open|topology file))",
         ),
         recovers=True,
-        cause="NCCL cannot make sense of this machine's GPUs and links: a fault of that release, or one too old for them.",
+        cause="NCCL cannot make sense of this machine's GPUs and links: a fault of that release, or it is too old.",
         fix="Take a newer release of NCCL or of torch (pytorch role); NCCL_TOPO_DUMP_FILE keeps what it saw.",
     ),
     Rule(

@@ -429,6 +429,21 @@ RULES: Tuple[Rule, ...] = (
         probe_parameters={"host": "{peer}", "port": "{port}"},
     ),
     Rule(
+        id="mpi_on_bridge",
+        label="launcher_args_mismatch",
+        level=LIKELY,
+        confidence=0.75,
+        # Every host has a bridge of containers with this address, so it is never the peer's.
+        signs=signs(
+            r"btl_tcp_endpoint.*connect\(\) to (?P<peer>172\.(?:1[7-9]|2\d|3[01])\.0\.1|192\.168\.122\.1|127\.\S+) "
+            r"failed",
+            r"btl_tcp_endpoint.*received unexpected process identifier",
+        ),
+        outranks=("firewall_blocked_ports",),
+        cause="MPI offers its peers the address of a local bridge ({peer}), which is another machine's own there.",
+        fix="Keep MPI to the training network: --mca btl_tcp_if_include <CIDR> --mca oob_tcp_if_include <CIDR>.",
+    ),
+    Rule(
         id="mpi_connection_blocked",
         label="firewall_blocked_ports",
         level=LIKELY,
@@ -474,6 +489,8 @@ RULES: Tuple[Rule, ...] = (
             r"(?:mlx|irdma|bnxt)\S*.*link down",
             r"carrier lost",
             r"lost communication with a remote daemon",
+            r"srun: error: Node failure on",
+            r"Node\(s\) \S+ not responding",
         ),
         recovers=True,
         cause="A network link of one node went down.",

@@ -75,7 +75,9 @@ RULES: Tuple[Rule, ...] = (
                 + "|".join(_BUILTIN)
                 + r"))(?::(?! *$)|\s*$)(?P<message>.{0,120})",
                 *_BUILTIN,
-            )
+            ),
+            # About files; the other numbers are about what a machine lacks.
+            r"(?<!except )\b(?P<error>(?:OS|IO)Error): (?P<message>\[Errno (?:2|13|17|20|21|36|39)\].{0,120})",
         ),
         cause="The program raised {error}: {message}",
         fix=(
@@ -106,6 +108,7 @@ RULES: Tuple[Rule, ...] = (
             r"device-side assert",
             r"stack expects each tensor to be equal size",
             r"process group has not been initialized",
+            r"inconsistent compute device and\W*device_id",
             r"Given groups=\d+",
             r"Expected .{0,40}(?:dimension|input|tensor) .{0,60}(?:but got|to have)",
             r"CUDA error: (?:an illegal memory access|misaligned address|an illegal instruction)",
@@ -140,7 +143,8 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.35,
         signs=signs(
             sign(
-                r"^(?!.*(?:torch\.distributed|NCCL|nccl|CUDA|cuda|c10d|gloo|CalledProcessError|ChildFailed"
+                r"^(?!.*(?:torch\.distributed|NCCL|CUDA[ _](?:error|driver|out|runtime|failure|kernel)"
+                r"|cuda(?:Error|Get|Set|Malloc)|c10d|gloo|CalledProcessError|ChildFailed"
                 r"|SignalException|"
                 r"Connection|BrokenPipe|Timeout|EOFError|DataLoader worker|ActorDied|Errno|Engine|"
                 r"RuntimeError: Error building|RuntimeError\s*$))"
@@ -187,6 +191,7 @@ RULES: Tuple[Rule, ...] = (
             r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED",
             r"PBS: job killed",
             r"TERM_RUNLIMIT",
+            r"JobState=(?:TIMEOUT|PREEMPTED|CANCELLED|DEADLINE)",
             r"(?:launch_time_limit|time limit) (?:of \S+ \w+ )?(?:was |is )?(?:reached|exceeded)",
         ),
         outranks=("collective_timeout_desync",),
@@ -209,6 +214,9 @@ RULES: Tuple[Rule, ...] = (
             r"closing signal (?:SIGHUP|SIGINT)",
             r"\bKeyboardInterrupt\b",
             r"exited on signal (?:2|15) ",
+            r"terminated with signal SIG(?:TERM|INT|HUP)",
+            r"Forwarding signal (?:2|15) to job",
+            r"^User defined signal [12]\b",
             r"Received SIG(?:TERM|INT|HUP)",
         ),
         outranks=("collective_timeout_desync",),
@@ -232,6 +240,7 @@ RULES: Tuple[Rule, ...] = (
             r"OpType=(?P<op>\w+)",
             r"caught collective operation timeout",
             r"due to a collective timeout",
+            r"flight recorder dump signal from another rank",
             r"Timeout at NCCL work",
             r"Timed out waiting \d+ms for (?:recv|send) operation",
             r"failed to pass monitoredBarrier",
@@ -331,11 +340,22 @@ RULES: Tuple[Rule, ...] = (
                 "exits with",
                 "exited on",
             ),
-            r"Test failure common\.cu",
+            r"Test (?:CUDA |NCCL )?failure common\.cu",
+            r"FAILED \(exitcode ",
+            r"torchelastic\.worker\.status\.FAILED",
             r"Encountered a bad command exit code",
             r"DataLoader worker .*exited unexpectedly",
             r"Fatal Python error",
             r"Primary job +terminated normally",
+            r"Fatal error in (?:internal_|P)?MPIX?_",
+            r"MPI_ABORT was invoked",
+            r"An error occurred in (?:P?MPI_|on a NULL)",
+            # Kubernetes and Slurm say no more than this.
+            r"CrashLoopBackOff|Back-off restarting failed",
+            r"JobState=(?:FAILED|BOOT_FAIL|NODE_FAIL)",
+            r"processes exited with non-zero status",
+            r"^make(?:\[\d+\])?: \*\*\* .*Error \d",
+            r"^thread '[^']*' panicked at",
         ),
         cause="The run failed, and what made it fail is not in this log.",
         fix=_MORE_LOG,
@@ -361,6 +381,9 @@ RULES: Tuple[Rule, ...] = (
             sign(r"\b(?:\w+\.)*\w*(?-i:Error|Exception): ", "error: ", "exception: "),
             r"Traceback \(most recent call last\)",
             r"C\+\+ exception with description",
+            r"NCCL error in: ",
+            # Whatever program it is: a line that begins by saying so.
+            sign(r"^(?:[\w./@-]+: )?(?:fatal(?: error)?|error|panic): ", "fatal: ", "error: ", "panic: "),
             r"Exception raised from (?:c10_cuda_check_implementation|checkForNCCLErrors)",
         ),
         recovers=True,

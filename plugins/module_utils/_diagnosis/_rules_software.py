@@ -53,8 +53,8 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.88,
         signs=signs(
             sign(
-                # Torch's own packages import optional parts and only warn where one is absent.
-                r"^(?!.*(?:UserWarning|Failed to load image)).*undefined symbol:? ?_?_?(?P<symbol>\w+)",
+                # Torch's own packages and NCCL try optional parts and only tell where one is absent.
+                r"^(?!.*(?:UserWarning|Failed to load image|dlv?sym failed)).*undefined symbol:? ?_?_?(?P<symbol>\w+)",
                 "undefined symbol",
             ),
             r"symbol \S+ version \S+ not defined in file",
@@ -120,8 +120,8 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.8,
         signs=signs(
-            r"(?P<library>[\w+.-]+\.so[.\d]*): (?:cannot read file data|file too short|invalid ELF header|wrong ELF class"
-            r"|ELF load command past end|failed to map segment)"
+            r"(?P<library>[\w+.-]+\.so[.\d]*): (?:cannot read file data|file too short|invalid ELF header"
+            r"|wrong ELF class|ELF load command past end|failed to map segment)"
         ),
         cause="The library {library} is there but damaged: cut off, of another machine, or unreadable where it lies.",
         fix=(
@@ -202,6 +202,7 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"Python\.h: No such file",
             r"Ninja is required to load",
+            r"Failed to find C compiler",
             r"ninja: (?:command )?not found",
             r"command '\S*(?:ninja|gcc|g\+\+|cc)' failed: No such file",
             r"No such file or directory: '(?:ninja|gcc|g\+\+|c\+\+|cc|x86_64-linux-gnu-g\w+|cmake|which)'",
@@ -282,6 +283,8 @@ RULES: Tuple[Rule, ...] = (
             r"connect to host (?P<host>\S+) port (?P<port>\d+): Connection refused",
             r"Unable to connect to port (?P<port>\d+) on (?P<host>\S+)",
             r"ssh exited with exit code 255",
+            r"kex_exchange_identification: ",
+            r"^Connection (?:closed|reset) by \S+ port \d+",
         ),
         cause="ssh to {host} fails: no sshd on that port, or no login without a password.",
         fix="Check ansible_port of {host} and that sshd runs; then ssh -o BatchMode=yes {host} true from the head.",
@@ -321,6 +324,7 @@ RULES: Tuple[Rule, ...] = (
             # A host before the shell: a launcher opened it there.
             r"^[\w.-]+: (?:ba|da|k|z)?sh: (?:line \d+: )?(?P<command>[\w./+-]+): (?:command )?not found",
             r"launcher '(?P<command>\w+)' not installed",
+            r"execve\(\): (?P<command>\S+): No such file or directory",
             r"FileNotFoundError: .*No such file or directory: '(?P<command>" + _LAUNCHERS + r")'",
             # A host before the interpreter: it is pdsh or its like that prefixes the lines.
             r"(?:^|[\s\]:|>])[\w.-]+: \S*python[\d.]*: can't open file '(?P<command>[^']+)': \[Errno 2\]",
@@ -370,6 +374,15 @@ RULES: Tuple[Rule, ...] = (
         ),
     ),
     Rule(
+        id="slurm_not_set_up",
+        label="launcher_remote_env",
+        level=SYMPTOM,
+        confidence=0.6,
+        signs=signs(r"unable to status file \S*slurm\.conf", r"Could not establish a configuration source"),
+        cause="Slurm's commands find no configuration here: this machine is not a node (or log-in host) of its cluster.",
+        fix="Start from a host of the Slurm cluster, set SLURM_CONF, or start with launch.yml, which needs no Slurm.",
+    ),
+    Rule(
         id="mpi_daemon",
         label="launcher_remote_env",
         level=SYMPTOM,
@@ -377,6 +390,7 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"unable to reliably start one or more daemons",
             r"unable to launch the specified application",
+            r"unable to find the specified executable",
             r"could not find (?:the )?executable",
             r"daemon .* (?:failed to start|died unexpectedly|terminated unexpectedly)",
         ),
@@ -433,7 +447,7 @@ RULES: Tuple[Rule, ...] = (
             r"mutually-exclusive MCA variables",
             r"All nodes must have the same number of|hostfile is not formatted",
             r"hostfile (?:contains|is empty|is incorrectly|\S+ (?:contains|is empty))",
-            r"No slot '?\d+'? specified on host",
+            r"No slot '?\d+'? speci\w+ on host",
             r"host(?:name)? '?\S+'? not found in hostfile",
             r"unable to parse hostfile",
             r"Invalid rank -?\d+, rank should be",
@@ -458,6 +472,7 @@ RULES: Tuple[Rule, ...] = (
             r"accelerate (?:<command> )?(?:\[<args>\] )?launch: error: ",
             r"requires? rdzv_endpoint|rendezvous endpoint .*must",
             r"include and exclude are mutually exclusive",
+            r"world.?size \(?\d+\)? (?:is not|must be) (?:equal|divisible)",
             r"world.?size .{0,40}(?:does not match|is not equal to|not divisible).{0,40}(?:processes|ranks|nodes|GPUs)",
         ),
         cause="The launcher's arguments contradict each other or the hosts.",
@@ -547,6 +562,8 @@ RULES: Tuple[Rule, ...] = (
             r"ninja: build stopped",
             r"^\s*FAILED: \S+\.o\b",
         ),
+        # What is raised afterwards is about the extension that is not there.
+        outranks=("user_code",),
         cause="The build of an extension failed; the compiler's own message is not in this log.",
         fix=(
             "Look above for the first line with 'error:' or 'fatal error:', or run ninja -v in the extension's folder "

@@ -379,7 +379,7 @@ RULES: Tuple[Rule, ...] = (
         level=SYMPTOM,
         confidence=0.6,
         signs=signs(r"unable to status file \S*slurm\.conf", r"Could not establish a configuration source"),
-        cause="Slurm's commands find no configuration here: this machine is not a node (or log-in host) of its cluster.",
+        cause="Slurm's commands find no configuration here: this machine is no node or log-in host of its cluster.",
         fix="Start from a host of the Slurm cluster, set SLURM_CONF, or start with launch.yml, which needs no Slurm.",
     ),
     Rule(

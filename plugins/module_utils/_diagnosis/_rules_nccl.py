@@ -332,7 +332,10 @@ RULES: Tuple[Rule, ...] = (
         label="nccl_bug_upgrade",
         level=LIKELY,
         confidence=0.65,
-        signs=signs(r"\blibnccl\.so[.\d]*\(\S*\) ?\[0x", r"#\d+ .{0,40} in (?P<function>p?nccl\w+) ?\("),
+        signs=signs(
+            r"\blibnccl\.so[.\d]*\(\S*\) ?\[0x",
+            sign(r"#\d+ .{0,40} in (?P<function>p?nccl\w+) ?\(", " in nccl", " in pnccl"),
+        ),
         needs=("segfault",),
         cause="A process crashed within NCCL.",
         fix="Take another release of NCCL or of torch (pytorch role); to go on, turn off the part in the backtrace.",

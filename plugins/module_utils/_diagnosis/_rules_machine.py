@@ -329,6 +329,7 @@ RULES: Tuple[Rule, ...] = (
             r"No supported gpu backend found",
             r"doesn't support bf16/gpu",
             r"kernel driver does not appear to be running",
+            r"NVIDIA Driver was not detected",
             sign(r"\bno (?:NVIDIA )?GPUs? (?:was |were )?(?:found|detected|available)", "no gpu", "no nvidia gpu"),
         ),
         recovers=True,

@@ -380,6 +380,8 @@ RULES: Tuple[Rule, ...] = (
             sign(r"NCCL WARN (?!Failed to open libibverbs|NET/Plugin|Missing)", "nccl warn"),
             sign(r"\b(?:\w+\.)*\w*(?-i:Error|Exception): ", "error: ", "exception: "),
             r"Traceback \(most recent call last\)",
+            # A frame of one whose head and end were left out.
+            sign(r"^\W*(?:[\w.-]+[\]:]*:? ?)?\W*File \"[^\"]+\", line \d+, in [<\w]", 'file "'),
             r"C\+\+ exception with description",
             r"NCCL error in: ",
             # Whatever program it is: a line that begins by saying so.

@@ -391,6 +391,7 @@ RULES: Tuple[Rule, ...] = (
             r"unable to reliably start one or more daemons",
             r"unable to launch the specified application",
             r"unable to find the specified executable",
+            r"HYDU_create_process.*execvp error",
             r"could not find (?:the )?executable",
             r"daemon .* (?:failed to start|died unexpectedly|terminated unexpectedly)",
         ),
@@ -561,6 +562,8 @@ RULES: Tuple[Rule, ...] = (
             r"Error compiling objects for extension",
             r"ninja: build stopped",
             r"^\s*FAILED: \S+\.o\b",
+            r"setup\.py \w+ did not run successfully",
+            r"error: subprocess-exited-with-error",
         ),
         # What is raised afterwards is about the extension that is not there.
         outranks=("user_code",),

@@ -179,6 +179,14 @@ SAID = [
     ("insufficient_log", "fail to train: NCCL error in: ProcessGroupNCCL.cpp:7, internal trouble\n"),
     ("insufficient_log", "JobId=88 JobName=fit\n   JobState=FAILED Reason=NonZeroExitCode\n"),
     ("insufficient_log", "fit: error: it did not work\n"),
+    ("insufficient_log", '  File "/srv/job/fit.py", line 9, in main\n    run(args)\n'),
+    (
+        "insufficient_log",
+        "  error: subprocess-exited-with-error\n  x python setup.py bdist_wheel did not run successfully.\n",
+    ),
+    ("launcher_remote_env", "[proxy:0:2@delta] HYDU_create_process (launch.c:69): execvp error on file fit\n"),
+    ("gpu_not_visible", "WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.\n"),
+    ("gpu_not_visible", "kernel driver does not appear to be running on this host (delta)\n"),
 ]
 
 QUIET = [
@@ -192,6 +200,8 @@ QUIET = [
     # Ports without a cable are told of at each boot.
     "mlx5_core 0000:3b:00.1: Port module event: module 1, Cable unplugged\n",
     "validation error: 0.05\nmean error: 0.12\n",
+    # What a program or a library does without.
+    "The system cannot find the file specified.\nCUDA runtime version: Could not collect\n",
     "processes killed: 0\n",
 ]
 

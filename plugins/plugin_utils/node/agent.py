@@ -180,11 +180,12 @@ def run(run_dir: str) -> int:
             ending["timed_out"] = True
         end(0, None)
         status = wait(launcher, run_dir, plan, grace)
+    ended = time.time()
     record = {
         "code": status if status >= 0 else None,
         "signal": -status if status < 0 else None,
         "started": started,
-        "ended": time.time(),
+        "ended": ended,
     }
     record.update(ending)
     with contextlib.suppress(OSError):
@@ -194,7 +195,7 @@ def run(run_dir: str) -> int:
         signal.signal(number, signal.SIG_DFL)
     if plan.get("peers"):  # nobody else may be there to see that the launcher which started their ranks is gone
         call(run_dir, plan, plan["peers"], "headless")
-    elif status and not ending["stopped"] and plan.get("others") and unattended(run_dir, record["ended"], plan):
+    elif status and not ending["stopped"] and plan.get("others") and unattended(run_dir, ended, plan):
         call(run_dir, plan, plan["others"], "failed")
     return status if status >= 0 else 128 - status
 

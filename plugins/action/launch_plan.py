@@ -26,7 +26,11 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import
     to_dict,
 )
 from ansible_collections.torchfleet.cluster.plugins.module_utils._launchers import plan as make_plan
-from ansible_collections.torchfleet.cluster.plugins.module_utils._preflight import uneven_gpus, version_problems
+from ansible_collections.torchfleet.cluster.plugins.module_utils._preflight import (
+    interpreter_note,
+    uneven_gpus,
+    version_problems,
+)
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _node_scripts, _runs
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import cluster_from_task_vars, members
 
@@ -78,6 +82,14 @@ def peers_of(plan: LaunchPlan, node: NodePlan) -> List[str]:
     if not node.argv or node.rank is None or node.rank.queued:
         return []
     return [other.node for other in plan.nodes if not other.argv]
+
+
+def others_of(plan: LaunchPlan, node: NodePlan) -> List[str]:
+    """The nodes that end when this one's launcher fails and nobody follows the run: all others, where each node has a
+    launcher of its own that does not go on with fewer."""
+    if plan.elastic or not all(other.argv for other in plan.nodes):
+        return []
+    return [other.node for other in plan.nodes if other.node != node.node]
 
 
 def script_in(workdir: Path, script: str) -> str:
@@ -152,6 +164,8 @@ class ActionModule(ActionBase):
             for name, report in reports.items()
             for note in [*report.get("warnings_found", ()), *(f"ended {left}" for left in report.get("ended", ()))]
         ]
+        different = interpreter_note({name: report.get("interpreter_sha256", "") for name, report in reports.items()})
+        notes += [different] if different else []
         problems = []
         if args.get("skip_preflight"):
             notes += [f"{problem} (launch_skip_preflight)" for problem in found]
@@ -196,7 +210,7 @@ class ActionModule(ActionBase):
             "nodes": {},
         }
         host_of = {host["name"]: host["host"] for host in members(task_vars, self._templar)}
-        for node in plan.nodes:
+        for number, node in enumerate(plan.nodes):
             result["nodes"][host_of[node.node]] = {
                 "node": node.node,
                 "argv": list(node.argv),
@@ -206,6 +220,8 @@ class ActionModule(ActionBase):
                 "sha256": hashes(local_workdir, job),
                 "rank": to_dict(node.rank) if node.rank else None,
                 "peers": peers_of(plan, node),
+                "others": others_of(plan, node),
+                "turn": number,
             }
         if not self._task.check_mode:
             if folder.exists():

@@ -19,7 +19,13 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 # Tiers: a later one is taken only where no earlier one connects all nodes. Last, not never.
 REAL, USB, VIRTUAL, TUNNEL, BMC = range(5)
-TIER_NAMES = ("a real network interface", "a USB interface", "a virtual interface", "a tunnel", "the BMC's interface")
+TIER_NAMES = (
+    "a real network interface",
+    "a USB or wireless interface",
+    "a virtual interface",
+    "a tunnel",
+    "the BMC's interface",
+)
 
 _TIERS = {
     "physical": REAL,
@@ -28,9 +34,9 @@ _TIERS = {
     "ipoib": REAL,
     "macvlan": REAL,
     "ipvlan": REAL,
-    "wireless": REAL,
     "unknown": REAL,
     "usb": USB,
+    "wireless": USB,
     "bridge": VIRTUAL,
     "veth": VIRTUAL,
     "dummy": VIRTUAL,
@@ -75,7 +81,7 @@ _KIND_BY_NAME = (
         "bridge",
         r"docker\d+|docker_gwbridge|br-[0-9a-f]{12}|(virbr|lxcbr|lxdbr|incusbr|podman|cni-podman|cni|cbr|mpqemubr)\d+",
     ),
-    ("bridge", r"kube-bridge|nerdctl\d+|weave|ovs-system|br-int|br\d+|vmbr\d+|br-\w+"),
+    ("bridge", r"kube-bridge|nerdctl\d+|weave|ovs-system|br-int|br\d+|vmbr\d+|vmnet\d+|br-[\w-]+"),
     ("veth", r"veth.*|cali[0-9a-f]+|lxc[0-9a-f_]+|eni[0-9a-f]{6,}|azv[0-9a-f]+|gke[0-9a-f]+|vnet\d+|fwln.*|vethwe.*"),
     (
         "tunnel",
@@ -83,14 +89,14 @@ _KIND_BY_NAME = (
     ),
     (
         "tunnel",
-        r"(tailscale|wt|nebula|cilium_|flannel|vxlan|geneve|antrea-gw|ovn-k8s-mp|zt|wg-|wireguard|nordlynx|mesh).*",
+        r"(tap[0-9a-f]{8}|tmfifo_net|ham\d|tailscale|wt|nebula|cilium_|flannel|vxlan|geneve|antrea-gw|ovn-k8s-mp|zt|wg-|wireguard|nordlynx|mesh).*",
     ),
     ("tunnel", r"(genev|vxlan)_sys_\d+"),
     ("dummy", r"dummy\d*|kube-ipvs\d+|nodelocaldns|ifb\d+"),
     ("usb", r"usb\d+|enx[0-9a-f]{12}|(en|eth)\w*u\d+(u\d+)*(c\d+)?(i\d+)?"),
     ("bmc", r"bmc_?\w*|idrac\w*|ipmi\w*"),
     ("vlan", r"[\w-]+(\.\d+)+|vlan\d+"),
-    ("bond", r"bond\w*|team\d+|ib-?bond\d*"),
+    ("bond", r"bond[\w-]*|team\d+|ib-?bond\d*"),
     ("ipoib", r"ib\d+|ib[psPo]\w+"),
     ("wireless", r"wl\w+"),
 )

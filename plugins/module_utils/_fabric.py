@@ -48,7 +48,7 @@ HARDWARE_KINDS = ("ethernet", "infiniband", "wireless", "usb")
 TUNNEL_KINDS = ("tun", "wireguard", "vxlan", "tunnel")
 
 # rtnl_link_ops.kind of the kernel (`ip -d link`, info_kind) and uevent's DEVTYPE, which agree where both exist.
-_KERNEL_KINDS = {
+KERNEL_KINDS = {
     "bond": "bond",
     "team": "team",
     "bridge": "bridge",
@@ -123,19 +123,28 @@ _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # Last resort, for text that carries neither link information nor sysfs.
 _NAME_HINTS = (
     (re.compile(r"lo\d*\Z"), "loopback"),
-    (re.compile(r"(docker\d|br-[0-9a-f]{12}\Z|virbr\d|lxcbr\d|lxdbr\d|cni\d|podman\d|br\d)"), "bridge"),
-    (re.compile(r"(veth|cali[0-9a-f]{6}|lxc[0-9a-f]{4}|eni[0-9a-f]{8}|vnet\d)"), "veth"),
-    (re.compile(r"(tunl|ip6tnl|gre|sit|erspan|ip6gre|ppp|vti)\d"), "tunnel"),
-    (re.compile(r"(tun|tap|tailscale|utun)\d|zt[a-z0-9]{8,}\Z"), "tun"),
-    (re.compile(r"wg\d"), "wireguard"),
-    (re.compile(r"(flannel|vxlan)[.\w]*"), "vxlan"),
+    (
+        re.compile(
+            r"docker(\d|_gwbridge)|br-[\w-]+\Z|(virbr|lxcbr|lxdbr|incusbr|mpqemubr|vmbr|cbr|cni|podman|nerdctl|br)\d|"
+            r"(cni-podman|vmnet)\d|kube-bridge|weave\Z"
+        ),
+        "bridge",
+    ),
+    (re.compile(r"ovs-system\Z"), "openvswitch"),
+    (re.compile(r"veth|(cali|azv|gke)[0-9a-f]{6}|lxc[0-9a-f_]{4}|eni[0-9a-f]{8}|vnet\d|fwln"), "veth"),
+    (re.compile(r"(tunl|ip6tnl|gre|gretap|sit|erspan|ip6gre|ppp|vti|ip_vti|ip6_vti|geneve)\d|genev_sys_"), "tunnel"),
+    (re.compile(r"cilium_(host|net)|nebula|ham\d|antrea-gw|ovn-k8s-mp|nordlynx"), "tunnel"),
+    (re.compile(r"(tun|tap|tailscale|utun|tmfifo_net)\d|tap[0-9a-f]{8}|zt[a-z0-9]{8,}\Z"), "tun"),
+    (re.compile(r"wg(-|\d)|wt\d"), "wireguard"),
+    (re.compile(r"(flannel|vxlan|cilium_vxlan)[.\w]*"), "vxlan"),
     (re.compile(r"(dummy\d|kube-ipvs|nodelocaldns)"), "dummy"),
     (re.compile(r".+[.]\d+\Z|vlan\d"), "vlan"),
-    (re.compile(r"(\w+-)?bond\d"), "bond"),
+    (re.compile(r"(\w+-)?bond[\d_-]"), "bond"),
     (re.compile(r"team\d"), "team"),
-    (re.compile(r"(ib\d|ibp|ibs)"), "infiniband"),
+    (re.compile(r"(ib\d|ib[pP]\d|ibs)"), "infiniband"),
+    (re.compile(r"idrac|bmc(_|\d|\Z)"), "bmc"),
     (re.compile(r"en(p\d+)?s\d+(f\d+)?u\d|enx[0-9a-f]{12}|usb\d"), "usb"),
-    (re.compile(r"wl[ponsx]|wlan\d"), "wireless"),
+    (re.compile(r"wl[Pponsx]\w*\d|wlan\d"), "wireless"),
 )
 
 
@@ -280,8 +289,8 @@ def _kind_by_sysfs(sysfs: Mapping[str, Any]) -> str:
 
 def _kind(link: Mapping[str, Any], sysfs: Mapping[str, Any]) -> str:
     told = str((link.get("linkinfo") or {}).get("info_kind") or _uevent(sysfs, "DEVTYPE"))
-    if told in _KERNEL_KINDS:
-        return _KERNEL_KINDS[told]
+    if told in KERNEL_KINDS:
+        return KERNEL_KINDS[told]
     flags = link.get("flags") or ()
     if "LOOPBACK" in flags or link.get("link_type") == "loopback":
         return "loopback"
@@ -480,6 +489,11 @@ def build_interfaces(
         # Old tools flag a bond's members and do not say whose they are.
         if "SLAVE" in (link.get("flags") or ()) and not link.get("master") and len(bonds) == 1:
             by_name[name] = {**link, "master": bonds[0]}
+    for name, link in by_name.items():
+        # Nor do they say what a VLAN stands on, save by its name.
+        parent = name.rpartition(".")[0]
+        if "link" not in link and name not in sysfs and parent in by_name and _kind(link, {}) == "vlan":
+            by_name[name] = {**link, "link": parent}
     members: Dict[str, List[str]] = {}
     for name, link in by_name.items():
         master = str(link.get("master") or sysfs.get(name, {}).get("master") or "")

@@ -15,7 +15,7 @@ import ipaddress
 import re
 from typing import Any, Dict, List, Optional
 
-from ansible_collections.torchfleet.cluster.plugins.module_utils._fabric import ADDRESS_FLAGS, KINDS
+from ansible_collections.torchfleet.cluster.plugins.module_utils._fabric import ADDRESS_FLAGS, KERNEL_KINDS
 
 _IP_HEAD = re.compile(r"\s*(\d+):\s+(\S+?)(?:@(\S+?))?:\s+<([^>]*)>(.*)")
 _IP_ONELINE = re.compile(r"\s*\d+:\s+(\S+)\s+(inet6?)\s+(.*)")
@@ -117,7 +117,7 @@ def parse_ip_addr(text: str) -> List[Dict[str, Any]]:
                 link["addr_info"].append(entry)
         elif first == "altname":
             link.setdefault("altnames", []).append(rest.strip())
-        elif first in KINDS or first in ("macvtap", "ipvtap"):
+        elif first in KERNEL_KINDS:
             link["linkinfo"] = {"info_kind": first, "info_data": _words(rest)}
     return list(links.values())
 

@@ -367,8 +367,9 @@ def _fastest_of(
 
 
 def _natural(name: str) -> Tuple[Tuple[int, int, str], ...]:
-    """eth2 before eth10."""
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.findall(r"\d+|\D+", name))
+    """eth2 before eth10, and enp1s0 before enP2p1s0, which is in another PCI domain."""
+    parts = re.findall(r"\d+|\D+", name.lower())
+    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
 
 
 def _ranks(matrix: Reachability, domains: Sequence[int]) -> List[Any]:

@@ -391,6 +391,8 @@ _GPU = re.compile(r"<gpu((?:\s[^>]*)?)>(.*?)(</gpu\s*>|(?=<gpu[\s>])|\Z)", re.DO
 _PROCESS_NAME = re.compile(r"(<process_name>)(.*?)(</process_name>)", re.DOTALL)
 _AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)")
 _SERIOUS = re.compile(r"error|fail|lost|corrupt|unable|denied|insufficient|mismatch", re.IGNORECASE)
+# Long lists that say nothing of a GPU's health: without them, the rest of a damaged element can be read.
+_LISTS = re.compile(r"<(supported_clocks|processes|accounted_processes)>.*?</\1\s*>", re.DOTALL)
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -451,10 +453,15 @@ def _split(text: str) -> Tuple[Optional[ET.Element], List[str], List[str]]:
     for tag, value in re.findall(r"<(\w+)>([^<>]*)</\1>", body[: first.start() if first else len(body)]):
         ET.SubElement(root, tag).text = value
     for match in _GPU.finditer(body):
-        gpu = _element(f"<gpu{match.group(1)}>{match.group(2)}</gpu>") if match.group(3) else None
+        where = pci_address(match.group(1)) or f"number {len(root.findall('gpu'))}"
+        whole = f"<gpu{match.group(1)}>{match.group(2)}</gpu>"
+        gpu = _element(whole) if match.group(3) else None
+        if gpu is None and match.group(3):
+            gpu = _element(_LISTS.sub("", whole))
+            if gpu is not None:
+                damaged.append(f"the list of clocks or of processes of GPU {where} is damaged")
         if gpu is None:
             gpu = ET.Element("gpu", {"id": pci_address(match.group(1)), "damaged": "yes"})
-            where = pci_address(match.group(1)) or f"number {len(root.findall('gpu'))}"
             damaged.append(f"the element of GPU {where} is {'damaged' if match.group(3) else 'cut off'}")
         root.append(gpu)
     if not closing:
@@ -579,16 +586,20 @@ def _gpu(gpu: ET.Element, index: int) -> GpuRecord:
             width_max=_int(gpu, "pci/pci_gpu_link_info/link_widths/max_link_width"),
         ),
     )
-    return replace(record, problems=tuple(_gpu_problems(record, gpu, errors)), notes=tuple(_gpu_notes(record)))
+    problems, notes = _gpu_problems(record, gpu, errors), _gpu_notes(record, gpu, errors)
+    return replace(record, problems=tuple(problems), notes=tuple(notes))
 
 
 def _mig(gpu: ET.Element) -> Mig:
     instances = []
-    for place, device in enumerate(gpu.findall("mig_devices/mig_device")):
-        index = _int(device, "index")
+    devices = gpu.findall("mig_devices/mig_device")
+    indices = [_int(device, "index") for device in devices]
+    if None in indices or len(set(indices)) < len(indices):
+        indices = list(range(len(devices)))
+    for index, device in zip(indices, devices):
         instances.append(
             MigInstance(
-                index=place if index is None else index,
+                index=index or 0,
                 gpu_instance_id=_int(device, "gpu_instance_id"),
                 compute_instance_id=_int(device, "compute_instance_id"),
                 uuid=_text(device, "uuid"),
@@ -727,11 +738,20 @@ _SLOWED = {
 _ALARMS = {
     "ecc_errors/channel_repair_pending": "waits for the repair of a memory channel: reset it",
     "ecc_errors/tpc_repair_pending": "waits for the repair of a TPC: reset it",
+    "remapped_banks/bank_remapper_pending": "waits for bad memory banks to be remapped: reset it",
     "ecc_errors/unrepairable_memory": "has memory that cannot be repaired: replace it",
     "ecc_errors/aggregate/sram_threshold_exceeded": "has had more SRAM errors than allowed: replace it",
     "gpu_reset_status/reset_required": "must be reset",
     "gpu_reset_status/drain_and_reset_recommended": "should be drained of work and reset",
 }
+# What a GPU is set to or belongs to. Drivers answer "Unknown Error" here on cards in good health (addressing mode on
+# consumer cards under 535, for one); where the hardware fails, its sensors, clocks and identity fail too.
+_DESCRIPTIVE = re.compile(
+    r"addressing_mode|display_\w+|accounting_mode\w*|(?:current|pending)_(?:dm|gom)|relaxed_ordering_mode|"
+    r"atomic_caps_\w+|\w*vgpu\w*|virtualization_mode|gsp_firmware_version|egm|pdi|sparse_operation_mode|"
+    r"(?:current|pending)_dram_encryption|\w+_part_number|chassis_serial_number|slot_number|tray_index|host_id|"
+    r"peer_type|module_id|multigpu_board|board_id|auto_boost\w*"
+)
 _FABRIC_SIGNS = (
     "summary",
     "bandwidth",
@@ -754,7 +774,9 @@ def _gpu_problems(gpu: GpuRecord, element: ET.Element, errors: Mapping[str, Sequ
     if gpu.lost:
         yield "is lost: the driver cannot reach it (look for Xid in the kernel log; reboot, then reseat or replace it)"
     for error, tags in errors.items():
-        yield f"answers {error!r} for {_enumerate(tags)}"
+        tags = [tag for tag in tags if gpu.lost or not _DESCRIPTIVE.fullmatch(tag)]
+        if tags:
+            yield f"answers {error!r} for {_enumerate(tags)}"
 
     ecc = gpu.ecc
     if ecc.row_remap.failure:
@@ -792,11 +814,23 @@ def _gpu_problems(gpu: GpuRecord, element: ET.Element, errors: Mapping[str, Sequ
         yield "is in compute mode Prohibited: no process can use it (nvidia-smi -c 0)"
     if gpu.mig.current and not gpu.mig.instances and not gpu.lost:
         yield "is in MIG mode and has no MIG instance: CUDA sees no device there"
-    if gpu.pcie.width and gpu.pcie.width_max and gpu.pcie.width * 4 <= gpu.pcie.width_max:
+    narrow = gpu.pcie.width and gpu.pcie.width_max and gpu.pcie.width * 4 <= gpu.pcie.width_max
+    if narrow and not _beside_the_cpu(element):
         yield f"uses {gpu.pcie.width} of {gpu.pcie.width_max} PCIe lanes: check its seat, riser and slot"
 
 
-def _gpu_notes(gpu: GpuRecord) -> Iterator[str]:
+def _beside_the_cpu(element: ET.Element) -> bool:
+    """Whether the CPU is reached by NVLink-C2C. PCIe is then a side way: idle down to few lanes, or made up (GB10)."""
+    return _flag(element, "c2c_mode") is True or (_text(element, "addressing_mode") or "").upper() == "ATS"
+
+
+def _gpu_notes(gpu: GpuRecord, element: ET.Element, errors: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for error, tags in errors.items():
+        tags = [tag for tag in tags if _DESCRIPTIVE.fullmatch(tag)]
+        if tags and not gpu.lost:
+            yield f"the driver answers {error!r} for {_enumerate(tags)}"
+    if not gpu.memory_bytes and not gpu.lost and _beside_the_cpu(element):
+        yield "it has no memory of its own: it shares the machine's"
     for name, mode in (("MIG", gpu.mig), ("ECC", gpu.ecc)):
         if mode.current is not None and mode.pending is not None and mode.current != mode.pending:
             yield f"{name} is switched {'on' if mode.pending else 'off'} at the next reset"
@@ -808,6 +842,17 @@ _DEVICE = re.compile(r"(?:GPU|NIC)\d+\Z")
 _LEGEND = re.compile(r"\s*([A-Z][A-Z0-9]*#?)\s+=\s+(\S.*)")
 _NIC_NAME = re.compile(r"\s*(NIC\d+):\s*(\S+)\s*\Z")
 _AFFINITY = re.compile(r"\d[\d,-]*\Z|N/A\Z|\[N/A\]\Z")
+# A terminal that breaks a long line runs words together: `NIC7NIC8`, `SYSSYS`, `NODEX`, `NIC9CPU`, `0N/A`.
+_PIECE = re.compile(r"(?:GPU|NIC)\d+|NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|C2C|X|CPU|N/A|\d[\d,-]*")
+
+
+def _words_of(line: str) -> List[str]:
+    """The words of a line of a matrix, those that were run together taken apart."""
+    words: List[str] = []
+    for word in line.split():
+        pieces = _PIECE.findall(word)
+        words += pieces if "".join(pieces) == word else [word]
+    return words
 
 
 def _is_header(words: Sequence[str]) -> bool:
@@ -823,7 +868,7 @@ def _trailer(line: str, cells: int, has_gpu_numa_id: bool) -> List[str]:
     Columns are set apart by one tab, but a NUMA affinity is followed by two; blank ones can be told by tabs only.
     """
     if "\t" not in line:
-        return [*line.split()[cells + 1 :], "", "", ""][:3]
+        return [*_words_of(line)[cells + 1 :], "", "", ""][:3]
     rest = [part.strip() for part in line.split("\t")][cells + 1 :] or [""]
     if rest[0]:
         return [*filter(None, rest), "", "", ""][:3]
@@ -841,7 +886,7 @@ def parse_topology(text: str) -> Optional[Topology]:
     nics: Dict[str, str] = {}
     legend: Dict[str, str] = {}
     for line in _ANSI.sub("", text).splitlines():
-        words = line.split()
+        words = _words_of(line)
         meaning = _LEGEND.match(line)
         nic = _NIC_NAME.match(line)
         if meaning:

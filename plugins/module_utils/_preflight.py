@@ -154,3 +154,16 @@ def version_problems(versions: Mapping[str, Mapping[str, str]], packages: Sequen
             odd = "; ".join(f"{version} on {', '.join(nodes)}" for version, nodes in sorted(groups.items()))
             problems.append(f"{package} differs between the nodes ({odd}): run provision.yml")
     return problems
+
+
+def interpreter_note(digests: Mapping[str, str]) -> str:
+    """Interpreters that are not the same file, where their versions are: no reason to refuse, as mixed releases of the
+    distribution have them, and the place to look when one node alone behaves otherwise."""
+    groups: Dict[str, List[str]] = {}
+    for node, digest in digests.items():
+        if digest:
+            groups.setdefault(digest, []).append(node)
+    if len(groups) < 2:
+        return ""
+    odd = "; ".join(f"sha256 {digest[:12]} on {', '.join(nodes)}" for digest, nodes in groups.items())
+    return f"the interpreter is not the same file on all nodes ({odd})"

@@ -221,9 +221,15 @@ def roce_v2_gid_index(gids: Iterable[Gid], netdev: str = "") -> Optional[int]:
 
 
 def _transport(device: Mapping[str, Any], ports: Sequence[RdmaPort]) -> str:
-    node_type = str(device.get("node_type", ""))
-    if "RNIC" in node_type:
+    """By sysfs' `node_type` (`1: CA`) or ibv_devinfo's `transport` (`InfiniBand (0)`, which means verbs), then by link.
+
+    The link layer alone does not tell: iWARP and usNIC are on Ethernet, and tools call EFA's InfiniBand.
+    """
+    told = f"{device.get('node_type', '')} {device.get('transport', '')}".lower()
+    if "rnic" in told or "iwarp" in told:
         return "iwarp"
+    if re.search(r"usnic|unspecified|unknown|invalid", told):
+        return "other"
     layer = ports[0].link_layer if ports else ""
     return {"InfiniBand": "ib", "Ethernet": "roce"}.get(layer, "other")
 
@@ -336,6 +342,8 @@ class _Draft:
 
     def __init__(self, name: str) -> None:
         self.device = RdmaDevice(name=name)
+        self.transport = ""
+        self.width: Optional[float] = None
         self.ports: List[RdmaPort] = []
 
     def port(self, **fields: Any) -> None:
@@ -344,7 +352,7 @@ class _Draft:
         self.ports[-1] = replace(self.ports[-1], **fields)
 
     def finish(self) -> RdmaDevice:
-        return _finish(replace(self.device, ports=tuple(self.ports)))
+        return _finish(replace(self.device, ports=tuple(self.ports)), {"transport": self.transport})
 
 
 def _key_value(line: str) -> Tuple[str, str]:
@@ -414,6 +422,9 @@ def parse_ibstatus(text: str) -> RdmaReport:
     return RdmaReport(tuple(item.finish() for item in drafts.values()), _complaints(text))
 
 
+_DEVINFO_KEYS = ("transport", "fw_ver", "node_guid", "board_id", "vendor_part_id", "port", "state", "phys_state")
+
+
 def parse_ibv_devinfo(text: str) -> RdmaReport:
     """`ibv_devinfo` or `ibv_devinfo -v`. A report cut before its first `hca_id` gives a device without a name."""
     drafts: List[_Draft] = []
@@ -423,7 +434,7 @@ def parse_ibv_devinfo(text: str) -> RdmaReport:
             drafts.append(_Draft(value))
             continue
         gid_head = re.match(r"gid\[\s*(\d+)\]", key)
-        known = gid_head or key in ("fw_ver", "node_guid", "board_id", "vendor_part_id", "port", "state", "phys_state")
+        known = gid_head or key in _DEVINFO_KEYS
         if not drafts and not known:
             continue
         if not drafts:
@@ -435,6 +446,8 @@ def parse_ibv_devinfo(text: str) -> RdmaReport:
             gid = make_gid(int(gid_head.group(1)), gid_text, gid_type, "", layer)
             if gid:
                 draft.port(gids=(*(draft.ports[-1].gids if draft.ports else ()), gid))
+        elif key == "transport":
+            draft.transport = value
         elif key == "fw_ver":
             draft.device = replace(draft.device, firmware=value)
         elif key == "node_guid":
@@ -451,6 +464,11 @@ def parse_ibv_devinfo(text: str) -> RdmaReport:
             draft.port(phys_state=phys_state(value))
         elif key == "active_mtu":
             draft.port(active_mtu=_number(value))
+        elif key == "active_width":
+            draft.width = rate_gbps(value)
+        elif key == "active_speed" and draft.width:
+            lane = rate_gbps(value)
+            draft.port(rate_gbps=lane * draft.width if lane else None)
         elif key == "link_layer":
             draft.port(link_layer=_link_layer(value))
     return RdmaReport(tuple(draft.finish() for draft in drafts), _complaints(text))

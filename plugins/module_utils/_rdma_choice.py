@@ -93,8 +93,8 @@ def active_ports(devices: Sequence[Mapping[str, Any]]) -> List[Port]:
     """The ports in ACTIVE state, InfiniBand and Ethernet ones."""
     found = []
     for device in devices:
-        # Software RoCE is slower than plain TCP, and NCCL speaks no iWARP.
-        if device.get("is_soft") or device.get("transport") == "iwarp":
+        # Software RoCE is slower than plain TCP, and NCCL's verbs transport speaks no iWARP, EFA or usNIC.
+        if device.get("is_soft") or device.get("transport") in ("iwarp", "other"):
             continue
         listed = device.get("ports") or ()
         entries = listed.values() if isinstance(listed, Mapping) else listed

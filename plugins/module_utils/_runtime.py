@@ -327,9 +327,9 @@ def build_plugins(report: Mapping[str, Any]) -> Tuple[Plugin, ...]:
 
 
 def _torch_failure(error_type: str, error: str) -> str:
-    if "cannot open shared object file" in error or "No such file" in error:
+    if re.search(r"cannot open shared object file|Error loading shared library|\.so\S*: .*No such file", error):
         return "missing_library"
-    if "undefined symbol" in error or re.search(r"version `?\S+'? not found", error):
+    if re.search(r"undefined symbol|not defined in file|version `?\S+'? not found|Error relocating", error):
         return "symbol_mismatch"
     if error_type == "ModuleNotFoundError" and "'torch'" in error:
         return "not_installed"
@@ -350,7 +350,7 @@ def _cuda_reason(torch: Mapping[str, Any], probe: Probe) -> Tuple[str, str]:
         (r"driver on your system is too old|CUDA driver version is insufficient|Error 35\b", "driver_too_old"),
         (r"Error 803|unsupported display driver|Error 804|forward compatibility", "library_mismatch"),
         (r"Error 802|system not yet initialized", "not_initialized"),
-        (r"No CUDA GPUs are available|no CUDA-capable device|Error 100\b|might not have a CUDA gpu", "no_gpu"),
+        (r"No CUDA GPUs are available|no (?:CUDA|ROCm)-capable device|Error 100\b|might not have a CUDA gpu", "no_gpu"),
     )
     for pattern, reason in rules:
         if re.search(pattern, error, re.I):

@@ -53,7 +53,7 @@ attributes:
 notes:
   - The nodes are the hosts of the group that O(ignore:torchfleet_group) names (default V(train)), in its order, the one
     that O(ignore:torchfleet_head) names first. What is wrong with them stops the task, every culprit named.
-  - Rendered on the controller and written by M(ansible.builtin.copy).
+  - Rendered on the controller and written by M(torchfleet.cluster.rendered_file).
 author:
   - The torchfleet authors (@torchfleet)
 """
@@ -81,10 +81,10 @@ dest:
   type: str
   sample: /etc/torchfleet/hostfile
 checksum:
-  description: SHA1 of the file's content.
+  description: SHA-256 of the file's content, 64 hex digits.
   returned: success
   type: str
-  sample: 6e642bb8dd5c2e027bf21dd923337cbb4214f827
+  sample: 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
 backup_file:
   description: Path of the copy of what was there before.
   returned: changed and O(backup=true)

@@ -137,6 +137,11 @@ versions:
   returned: success
   type: dict
   sample: {"python": "3.11.2", "torch": "2.13.0+cpu"}
+interpreter_sha256:
+  description: SHA-256 of the file that the interpreter is, 64 hex digits; empty where it does not run.
+  returned: success
+  type: str
+  sample: 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
 programs:
   description: Absolute paths of the tools that are there.
   returned: success
@@ -152,49 +157,26 @@ import resource
 import shutil
 import signal
 import socket
-import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.torchfleet.cluster.plugins.module_utils import _preflight
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _mesh, _preflight
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import normalise_address
 from ansible_collections.torchfleet.cluster.plugins.module_utils._hosts_file import local_addresses, ownership_problem
 
 VERSIONS = """
-import importlib.metadata, json, platform, sys
+import hashlib, importlib.metadata, json, os, platform, sys
+with open(os.path.realpath(sys.executable), "rb") as file:
+    interpreter = hashlib.sha256(file.read()).hexdigest()
 found = {"python": platform.python_version()}
 for name in sys.argv[1:]:
     try:
         found[name] = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         pass
-print(json.dumps(found))
+print(json.dumps([interpreter, found]))
 """
-
-
-def as_user(account: pwd.struct_passwd, command: list[str], seconds: float = 60) -> tuple[int, str, str]:
-    """Exit status, output and errors of a command with the training user's rights: root runs nothing of that user's."""
-
-    def become() -> None:
-        if os.geteuid() != account.pw_uid:
-            os.setgid(account.pw_gid)
-            os.initgroups(account.pw_name, account.pw_gid)
-            os.setuid(account.pw_uid)
-
-    env = {"HOME": account.pw_dir, "USER": account.pw_name, "LC_ALL": "C.UTF-8", "PATH": os.defpath}
-    try:
-        # Not run_command, which becomes nobody else and knows no time limit.
-        done = subprocess.run(  # pylint: disable=ansible-bad-function
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=seconds,
-            env=env, cwd="/", preexec_fn=become, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return 124, "", f"no answer in {seconds:.0f} s"
-    except (OSError, subprocess.SubprocessError) as error:
-        return 126, "", str(error)
-    return done.returncode, done.stdout, done.stderr
 
 
 def port_holder(port: int) -> str:
@@ -285,18 +267,12 @@ def memlock() -> float:
     return float("inf") if limit == resource.RLIM_INFINITY or os.geteuid() == 0 else limit
 
 
-def ssh_problems(module: AnsibleModule, account: pwd.struct_passwd, peers: list[str]) -> list[str]:
-    ssh = module.get_bin_path("ssh", True)
-
-    def log_in(peer: str) -> str:
-        command = [ssh, "-n", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "--", peer, "true"]
-        code, _out, err = as_user(account, command, 10)
-        words = err.strip().splitlines()
-        reason = words[-1] if words else f"exit status {code}"
-        return f"{account.pw_name} cannot log in to {peer}: {reason}: run provision.yml -t ssh_trust" if code else ""
-
-    with ThreadPoolExecutor(max_workers=16) as pool:
-        return [problem for problem in pool.map(log_in, peers) if problem]
+def ssh_problems(user: str, peers: list[str]) -> list[str]:
+    return [
+        f"{user} cannot log in to {peer}: {login.why}: run provision.yml -t ssh_trust"
+        for peer, login in _mesh.log_in_to_all(user, peers, 5).items()
+        if login.why
+    ]
 
 
 def main() -> None:
@@ -325,7 +301,7 @@ def main() -> None:
     host = socket.gethostname()
     python = params["python"]
     problems = []
-    versions: dict[str, str] = {}
+    interpreter, versions = "", {}
 
     account = None
     try:
@@ -335,17 +311,17 @@ def main() -> None:
     if not os.access(python, os.X_OK):
         problems.append(f"there is no interpreter {python}: run provision.yml, or set torchfleet_python")
     elif account:
-        code, out, err = as_user(account, [python, "-c", VERSIONS, *params["packages"], *params["required"]])
+        code, out, err = _mesh.as_user(account, [python, "-c", VERSIONS, *params["packages"], *params["required"]], 60)
         if code:
             words = err.strip().splitlines()
             problems.append(f"{python} does not run: {words[-1] if words else code}")
         else:
-            versions = json.loads(out)
+            interpreter, versions = json.loads(out)
             missing = [name for name in params["required"] if name not in versions]
             problems += [f"{python} has no {name}: run provision.yml" for name in missing]
 
     if account and params["ssh_peers"]:
-        problems += ssh_problems(module, account, params["ssh_peers"])
+        problems += ssh_problems(account.pw_name, params["ssh_peers"])
     seen = processes()
     live, stale = _preflight.split_runs(seen)
     ended = []
@@ -388,6 +364,7 @@ def main() -> None:
         ended=ended,
         master_port=port,
         versions=versions,
+        interpreter_sha256=interpreter,
         interface=local.get(str(normalise_address(params["address"]))),
         programs={name: path for name, path in ((n, module.get_bin_path(n)) for n in params["programs"]) if path},
     )

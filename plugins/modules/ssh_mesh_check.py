@@ -52,55 +52,11 @@ reached:
   sample: [node1, node2]
 """
 
-import os
-import pwd
 import socket
-import subprocess
-from concurrent.futures import ThreadPoolExecutor
 
 from ansible.module_utils.basic import AnsibleModule
 
-# All members do this at the same time, and a handshake costs both sides.
-PARALLEL = 4
-
-
-def in_turn(peers: list[str], own: str) -> list[str]:
-    """From the one after this node on, so that not all begin with the same."""
-    start = peers.index(own) + 1 if own in peers else 0
-    return peers[start:] + peers[:start]
-
-
-def log_in(ssh: str, account: pwd.struct_passwd, peer: str, timeout: int, again: bool = True) -> str | None:
-    """Why the peer cannot be logged in to, or None. `again`: what answers and is busy is asked twice."""
-
-    def become() -> None:
-        if os.geteuid() != account.pw_uid:
-            os.setgid(account.pw_gid)
-            os.initgroups(account.pw_name, account.pw_gid)
-            os.setuid(account.pw_uid)
-
-    command = [ssh, "-n", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={timeout}", "--", peer, "true"]
-    try:
-        # Not run_command: it knows no time limit, and all peers are tried at once, in threads.
-        done = subprocess.run(  # pylint: disable=ansible-bad-function
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=timeout + 5,
-            env={"HOME": account.pw_dir, "USER": account.pw_name, "LC_ALL": "C", "PATH": os.defpath},
-            cwd="/",
-            preexec_fn=become,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        if again and log_in(ssh, account, peer, timeout, again=False) is None:
-            return None
-        return f"no answer in {timeout + 5} s"
-    if done.returncode == 0:
-        return None
-    words = done.stderr.decode(errors="replace").strip().splitlines()
-    return words[-1] if words else f"exit status {done.returncode}"
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _mesh
 
 
 def main() -> None:
@@ -112,18 +68,13 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    account = pwd.getpwnam(module.params["user"])
-    ssh = module.get_bin_path("ssh", True)
-    host = socket.gethostname()
-    peers = in_turn(module.params["peers"], host)
-    with ThreadPoolExecutor(max_workers=PARALLEL) as pool:
-        answers = list(pool.map(lambda peer: log_in(ssh, account, peer, module.params["timeout"]), peers))
-    failed = {peer: why for peer, why in zip(peers, answers) if why}
+    user, peers, timeout = (module.params[name] for name in ("user", "peers", "timeout"))
+    answers = _mesh.log_in_to_all(user, peers, timeout)
+    failed = {peer: login.why for peer, login in answers.items() if login.why}
     if failed:
+        host = socket.gethostname()
         module.fail_json(
-            msg="; ".join(
-                f"{host} cannot log in to {peer} as {account.pw_name}: {why}" for peer, why in sorted(failed.items())
-            ),
+            msg="; ".join(f"{host} cannot log in to {peer} as {user}: {why}" for peer, why in sorted(failed.items())),
             reached=sorted(set(peers) - set(failed)),
         )
     module.exit_json(changed=False, reached=sorted(peers))

@@ -277,7 +277,6 @@ import re
 import socket
 import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
@@ -286,15 +285,13 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils import (
     _gather_gpu,
     _gather_nccl,
     _gather_runtime,
+    _mesh,
     _nvidia_smi,
     _system,
 )
 from ansible_collections.torchfleet.cluster.plugins.module_utils._checks._xid import parse_log
 
 SBIN = ["/sbin", "/usr/sbin", "/usr/local/sbin"]
-# ssh sessions at a time: above 10 that have not logged in yet, sshd turns new ones away at random (MaxStartups).
-PARALLEL = 4
-TURNED_AWAY = ("connection reset", "connection closed by", "kex_exchange_identification")
 TOOL_SECONDS = 5
 NVIDIA_SMI_SECONDS = 15
 TORCH_SECONDS = 60
@@ -350,47 +347,11 @@ def run(argv: Sequence[str], timeout: float = TOOL_SECONDS) -> Tuple[int, str, s
 # ---- ssh
 
 
-def log_in(account: pwd.struct_passwd, peer: str, timeout: int) -> Dict[str, Any]:
-    """A session as launchers open one: no terminal, no password, the peer's login shell."""
-
-    def become() -> None:
-        if os.geteuid() != account.pw_uid:
-            os.setgid(account.pw_gid)
-            os.initgroups(account.pw_name, account.pw_gid)
-            os.setuid(account.pw_uid)
-
-    command = ["ssh", "-n", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={timeout}", "--", peer, _system.SSH_SCRIPT]
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout + 5,
-            env={"HOME": account.pw_dir, "USER": account.pw_name, "LC_ALL": "C", "PATH": os.defpath},
-            cwd="/",
-            preexec_fn=become,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return {"ok": False, "why": f"no answer: timed out after {timeout + 5} s"}
-    except OSError:
-        return {"ok": False, "why": "there is no ssh on this node"}
-    if done.returncode:
-        return {"ok": False, "why": _system.ssh_problem(done.stderr.decode(errors="replace"), done.returncode)}
-    return {"ok": True, "why": "", **_system.read_ssh(done.stdout.decode(errors="replace"))}
-
-
 def gather_ssh(user: str, peers: Sequence[str], timeout: int) -> Dict[str, Any]:
-    try:
-        account = pwd.getpwnam(user)
-    except KeyError:
-        return {peer: {"ok": False, "why": f"there is no user {user} on this node"} for peer in peers}
-    with ThreadPoolExecutor(max_workers=PARALLEL) as pool:
-        answers = dict(zip(peers, pool.map(lambda peer: log_in(account, peer, timeout), peers)))
-    for peer, told in answers.items():
-        if any(words in told["why"].lower() for words in TURNED_AWAY):
-            answers[peer] = log_in(account, peer, timeout)
-    return answers
+    return {
+        peer: {"ok": not login.why, "why": login.why, **({} if login.why else _system.read_ssh(login.out))}
+        for peer, login in _mesh.log_in_to_all(user, peers, timeout, _system.SSH_SCRIPT).items()
+    }
 
 
 # ---- names, disks, services

@@ -41,8 +41,8 @@ options:
     default: /usr/bin/python3
   plan:
     description:
-      - This node's part of the plan (C(argv), C(env), C(cwd), C(files), C(rank), C(peers), C(time_limit),
-        C(stop_grace)).
+      - This node's part of the plan (C(argv), C(env), C(cwd), C(files), C(rank), C(peers), C(others), C(turn),
+        C(time_limit), C(stop_grace)).
       - Without C(argv) the ranks that a launcher on the head starts here are waited for, and ended with the run.
     type: dict
     default: {}

@@ -3,10 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private: for use inside this collection only; it may change without notice.
-"""Action plugins that render a file from the Cluster on the controller and let `copy` write it.
-
-Check mode, diff, backup, owner and mode are copy's own.
-"""
+"""Action plugins that render a file from the Cluster on the controller and have it written in one call to the node."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory impo
     node_name,
 )
 
-# What copy takes for the file itself, passed on as given.
+# What rendered_file takes for the file itself, passed on as given.
 FILE_SPEC: dict[str, dict[str, Any]] = {
     "dest": {"type": "path", "required": True},
     "backup": {"type": "bool", "default": False},
@@ -42,7 +39,6 @@ FILE_SPEC: dict[str, dict[str, Any]] = {
 class RenderAction(ActionBase):
     """Subclasses name their options in `spec` and render in `render`, which may raise ClusterError."""
 
-    TRANSFERS_FILES = True
     _requires_connection = True
     spec: ClassVar[Mapping[str, Any]] = {}
 
@@ -60,21 +56,9 @@ class RenderAction(ActionBase):
             text = self.render(cluster, {name: args.get(name) for name in self.spec}, node)
         except ClusterError as error:
             raise AnsibleActionFail(str(error)) from error
-        result.update(self._copy(text, args, task_vars))
-        return result
-
-    def _copy(self, text: str, args: Mapping[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        task = self._task.copy()
-        task.args = {name: args[name] for name in FILE_SPEC if args.get(name) is not None}
-        task.args["content"] = text
-        action = self._shared_loader_obj.action_loader.get(
-            "ansible.legacy.copy",
-            task=task,
-            connection=self._connection,
-            play_context=self._play_context,
-            loader=self._loader,
-            templar=self._templar,
-            shared_loader_obj=self._shared_loader_obj,
+        about = {name: args[name] for name in FILE_SPEC if args.get(name) is not None}
+        module_args = {**about, "content": text}
+        result.update(
+            self._execute_module("torchfleet.cluster.rendered_file", module_args=module_args, task_vars=task_vars)
         )
-        copied: dict[str, Any] = action.run(task_vars=task_vars)
-        return copied
+        return result

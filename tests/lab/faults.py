@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import contextmanager
 
 RUNS = "/var/lib/torchfleet/runs"
 SCRIPT = """
@@ -120,8 +121,8 @@ def mend_network(lab):
     set_links(lab, "node2", "up")
 
 
-def power_off(run):
-    run.lab.podman("kill", f"{run.lab.prefix}-node3")
+def power_off(node):
+    return lambda run: run.lab.podman("kill", f"{run.lab.prefix}-{node}")
 
 
 def reachable(lab, node):
@@ -153,3 +154,43 @@ def suffer(run, inject, gone=()):
     outcome = manifest.get("outcome") or {"sentence": manifest["state"], "problems": []}
     found = {"seen": seen - began, "clean": clean - began, "code": code, "named": outcome["sentence"]}
     return found, "; ".join([outcome["sentence"], *outcome["problems"]])
+
+
+def outlive_controller(run, folder):
+    """The controller is killed, the run goes on, and stop.yml ends it: how long that took."""
+    os.killpg(run.process.pid, signal.SIGKILL)
+    code = run.process.wait(60)
+    time.sleep(3)
+    assert all(alive(host) for host in run.hosts.values())
+    began = time.time()
+    done = run.lab.playbook("stop", cwd=folder)
+    assert done.code == 0, done.output
+    until(lambda: not any(alive(host) for host in run.hosts.values()), 60)
+    named = "the run goes on; stop.yml ends it (time of that)"
+    return {"seen": None, "clean": time.time() - began, "code": code, "named": named}
+
+
+@contextmanager
+def small_disk(host):
+    """The folder of the node's runs on 16 MiB, for SCRIPT with the argument `full`."""
+    host.check_output(f"mount -t tmpfs -o size=16m tmpfs {RUNS}")
+    try:
+        yield
+    finally:
+        host.check_output(f"umount {RUNS}")
+
+
+def take_port(lab, hosts, folder, script, **variables):
+    """A launch while a foreign process on the head holds its port: how long until that was said."""
+    server = "import socket, time; s = socket.create_server(('', 29500)); time.sleep(600)"
+    pid = hosts["node1"].check_output(f'nohup python3 -c "{server}" >/dev/null 2>&1 & echo $!')
+    try:
+        began = time.time()
+        run = Run(lab, hosts, folder, script, "-", **variables)
+        code = run.process.wait(120)
+        assert code != 0
+        assert f"port 29500 is held by process {pid}" in " ".join(run.said().split()), run.said()
+        named = f"port 29500 is held by process {pid} (python3 ...): nothing was started"
+        return {"seen": time.time() - began, "clean": 0, "code": code, "named": named}
+    finally:
+        hosts["node1"].check_output(f"kill {pid}")

@@ -48,6 +48,28 @@ RAISES = (
 raise KeyError("learning_rate")
 """
 )
+LATE = """
+import os, time
+if os.environ["TORCHFLEET_NODE"] == "node3":
+    time.sleep(60)
+"""
+FILES = (
+    INIT
+    + """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+kept = [open(os.devnull) for _ in range(100)]
+"""
+)
+# As the kernel does it when memory is short: without a word in the log of the rank.
+KILLED = (
+    INIT
+    + """
+if os.environ["TORCHFLEET_NODE"] == "node2":
+    os.kill(os.getpid(), 9)
+dist.all_reduce(torch.ones(8))
+"""
+)
 
 
 @dataclass(frozen=True)
@@ -114,6 +136,41 @@ RUNS = {
         away=NO_NFT,
         confirmed=None,
     ),
+    "the head's port is dropped": Broken(
+        "master_addr_unreachable",
+        "29500",
+        nodes=("node1",),
+        put=nft("tcp dport 29500 drop"),
+        away=NO_NFT,
+        variables={"launch_launcher": "python"},
+        confirmed=None,
+    ),
+    "one node is late": Broken(
+        "missing_ranks",
+        "2/3 clients joined",
+        LATE + INIT,
+        variables={"launch_launcher": "python"},
+        confirmed=None,
+    ),
+    "a name that nobody resolves": Broken(
+        "hostname_unresolvable",
+        "",
+        put='cp /etc/hosts /root/hosts.aside; sed -i "/$(hostname)/d" /etc/hosts',
+        away="cat /root/hosts.aside > /etc/hosts; rm /root/hosts.aside",
+        nodes=("node2", "node3"),
+        variables={"nccl_env_extra": {"GLOO_SOCKET_IFNAME": None}},
+        confirmed=None,
+    ),
+    "another library before torch's own": Broken(
+        "library_conflict",
+        "libc10",
+        put="mkdir -p /opt/old; cp /lib/x86_64-linux-gnu/libm.so.6 /opt/old/libc10.so",
+        away="rm -r /opt/old",
+        variables={"launch_env": {"LD_LIBRARY_PATH": "/opt/old"}},
+        confirmed=None,
+    ),
+    "too many open files": Broken("ulimit_nofile", "Too many open files", FILES, confirmed=None),
+    "killed by the kernel": Broken("host_oom_sigkill", "SIGKILL", KILLED, confirmed=None),
     "the program's own exception": Broken("user_code", "learning_rate", RAISES, confirmed=None),
 }
 

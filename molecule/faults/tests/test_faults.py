@@ -6,11 +6,9 @@ import os
 import re
 import resource
 import signal
-import time
 
 import pytest
 from faults import (
-    RUNS,
     SCRIPT,
     Run,
     alive,
@@ -20,9 +18,12 @@ from faults import (
     kill_launcher,
     mend_network,
     on_rank_one,
+    outlive_controller,
     power_off,
     reachable,
+    small_disk,
     suffer,
+    take_port,
     until,
 )
 from lab import keep
@@ -67,7 +68,7 @@ CASES = {
     "exit 0 on one rank early": (on_rank_one("USR2"), "rank 1 on node2 had left with exit status 0 before", ()),
     "Ctrl-C": (interrupt, "ended by SIG(INT|TERM) on the controller", ()),
     "network of a node cut": (cut_network, "node2 no longer answers", ("node2",)),
-    "node powered off": (power_off, "node3 no longer answers", ("node3",)),
+    "node powered off": (power_off("node3"), "node3 no longer answers", ("node3",)),
 }
 
 
@@ -97,65 +98,22 @@ def test_a_fault_is_seen_named_and_cleaned_up(lab, hosts, tmp_path, work, result
 def test_a_run_outlives_a_killed_controller_and_is_stopped(lab, hosts, tmp_path, work, results):
     run = Run(lab, hosts, tmp_path, work / "faulty.py", "-", launch_user="alice")
     run.wait_for("node3:2 | step 20")
-    os.killpg(run.process.pid, signal.SIGKILL)
-    code = run.process.wait(60)
-    time.sleep(3)
-    assert all(alive(host) for host in hosts.values())
-    began = time.time()
-    done = lab.playbook("stop", cwd=tmp_path)
-    assert done.code == 0, done.output
-    until(lambda: not any(alive(host) for host in hosts.values()), 60)
-    results["controller killed with -9"] = {
-        "seen": None,
-        "clean": time.time() - began,
-        "code": code,
-        "named": "the run goes on; stop.yml ends it (time of that)",
-    }
+    results["controller killed with -9"] = outlive_controller(run, tmp_path)
 
 
 def test_a_full_disk_is_named(lab, hosts, tmp_path, work, results):
-    host = hosts["node2"]
-    host.check_output(f"mount -t tmpfs -o size=16m tmpfs {RUNS}")
-    try:
+    with small_disk(hosts["node2"]):
         run = Run(lab, hosts, tmp_path, work / "faulty.py", "full", launch_user="alice", launch_min_free_bytes=0)
         run.wait_for("node3:2 | step 20")
-        began = time.time()
-        on_rank_one("USR1")(run)
-        seen = run.detected()
-        until(lambda: not any(alive(host) for host in hosts.values()), 60)
-        clean = time.time()
-        code = run.process.wait(120)
-        outcome = run.manifest["outcome"]
-        results["disk full"] = {
-            "seen": seen - began,
-            "clean": clean - began,
-            "code": code,
-            "named": outcome["sentence"],
-        }
-        assert outcome["sentence"] == "rank 1 on node2 failed first: exit status 1"
+        results["disk full"], said = suffer(run, on_rank_one("USR1"))
+        assert "rank 1 on node2 failed first: exit status 1" in said
         assert "No space left on device" in run.said()
-    finally:
-        host.check_output(f"umount {RUNS}")
 
 
 def test_a_taken_port_is_refused(lab, hosts, tmp_path, work, results):
-    host = hosts["node1"]
-    server = "import socket, time; s = socket.create_server(('', 29500)); time.sleep(600)"
-    pid = host.check_output(f'nohup python3 -c "{server}" >/dev/null 2>&1 & echo $!')
-    try:
-        began = time.time()
-        run = Run(lab, hosts, tmp_path, work / "faulty.py", "-", launch_user="alice")
-        code = run.process.wait(120)
-        assert code != 0
-        assert f"port 29500 is held by process {pid}" in " ".join(run.said().split())
-        results["port taken by a foreign process"] = {
-            "seen": time.time() - began,
-            "clean": 0,
-            "code": code,
-            "named": f"port 29500 is held by process {pid} (python3 ...): nothing was started",
-        }
-    finally:
-        host.check_output(f"kill {pid}")
+    results["port taken by a foreign process"] = take_port(
+        lab, hosts, tmp_path, work / "faulty.py", launch_user="alice"
+    )
 
 
 def test_a_thousand_lines_a_second_and_none_is_lost(lab, hosts, tmp_path, work, results):

@@ -74,6 +74,34 @@ def test_a_detached_run_is_seen_followed_and_judged_from_elsewhere(lab, hosts, t
     )
 
 
+ONE_FAILS = """
+import os, sys, time
+print("up", flush=True)
+time.sleep(3 if os.environ["RANK"] == "1" else 600)
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("launcher", ["python", "torchrun"])
+def test_a_rank_that_fails_where_nobody_follows_ends_the_run_on_all_nodes(lab, hosts, tmp_path, launcher):
+    """No rank waits for another here: that the others end is the supervisors' own doing."""
+    (tmp_path / "work").mkdir()
+    script = tmp_path / "work" / "one.py"
+    script.write_text(ONE_FAILS, encoding="utf-8")
+    run_id = start(lab, tmp_path, script, 1, launch_launcher=launcher)
+    alive = f"grep -lzx TORCHFLEET_RUN_ID={run_id} /proc/[0-9]*/environ 2>/dev/null | wc -l"
+    deadline = time.monotonic() + 60
+    while any(int(host.run(alive).stdout) for host in hosts.values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    seen = lab.playbook("status", cwd=tmp_path)
+    line = next(line for line in seen.output.splitlines() if line.startswith(run_id))
+    assert " failed " in line
+    done = lab.playbook("logs", cwd=tmp_path, run_id=run_id)
+    assert done.code != 0
+    assert "rank 1 on node2 failed (exit status 7)" in " ".join(done.output.split())
+
+
 def test_a_run_is_stopped_from_elsewhere_and_its_controller_is_told(lab, hosts, tmp_path, script):
     led = lab.start(
         "launch", tmp_path / "out", cwd=tmp_path, launch_script=str(script), launch_args=["1000"], launch_user="alice"

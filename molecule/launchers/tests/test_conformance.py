@@ -222,6 +222,26 @@ def test_the_world_is_the_same_under_every_launcher(lab, hosts, tmp_path, folder
     assert_nothing_left(hosts, manifest["run_id"])
 
 
+MPI_STYLE = """
+import os, sys
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+total = world.allreduce(world.Get_rank() + 1)
+same = [os.environ["RANK"], os.environ["WORLD_SIZE"]] == [str(world.Get_rank()), str(world.Get_size())]
+print("MPI", world.Get_rank(), world.Get_size(), total, same, flush=True)
+"""
+
+
+def test_a_script_in_mpis_style_finds_the_same_world_under_mpirun(lab, hosts, tmp_path, folder):
+    script = folder / "mpi.py"
+    script.write_text(MPI_STYLE, encoding="utf-8")
+    done, manifest, logs = launch(lab, tmp_path, script, launch_launcher="mpirun")
+    assert done.code == 0, done.output[-4000:]
+    said = [path.read_text(encoding="utf-8").split("MPI ")[1].strip() for path in sorted(logs.glob("*/rank-*.log"))]
+    assert said == ["0 3 6 True", "1 3 6 True", "2 3 6 True"]
+    assert_nothing_left(hosts, manifest["run_id"])
+
+
 @pytest.mark.parametrize(
     ("variables", "words"),
     [

@@ -15,11 +15,16 @@ from faults import (
     alive,
     cut_network,
     interrupt,
+    kill_agent,
     kill_launcher,
     mend_network,
     on_rank_one,
+    outlive_controller,
+    power_off,
     reachable,
+    small_disk,
     suffer,
+    take_port,
     until,
 )
 from lab import keep
@@ -49,8 +54,19 @@ CASES = {
     "kill -9 of a rank": (on_rank_one("KILL"), "rank 1 on node2 failed first: killed by SIGKILL"),
     "kill -9 of the head's launcher": (kill_launcher("node1"), "node1"),
     "exit 0 on one rank early": (on_rank_one("USR2"), "rank 1 on node2 had left with exit status 0 before"),
+    "kill -9 of a node's supervisor": (kill_agent, "node2"),
+    "kill -9 of all on the head": (kill_head, "(rank|launcher|supervisor).*node1|node1: the supervisor"),
     "Ctrl-C": (interrupt, "ended by SIG(INT|TERM) on the controller"),
 }
+
+
+def ready(hosts, launcher):
+    """Slurm sets a node aside that was away; an administrator brings it back."""
+    if launcher == "slurm":
+        head = hosts["node1"]
+        state = "scontrol -o show node node2 | grep -Eo 'State=[^ ]*'"
+        head.run("scontrol update nodename=node2 state=resume")
+        until(lambda: head.run(state).stdout.strip() == "State=IDLE", 90, 1)
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +96,8 @@ def test_a_fault_is_seen_named_and_cleaned_up(lab, hosts, tmp_path, script, name
             os.killpg(run.process.pid, signal.SIGKILL)
 
 
-# Where the head starts the ranks of all nodes, it is the launcher's own connections that break as well.
-@pytest.mark.parametrize("launcher", ["mpirun", "deepspeed-pdsh", "accelerate_pdsh", "colossalai-cli"])
-def test_a_node_that_the_head_reaches_no_more_is_named(lab, hosts, tmp_path, script, launcher):
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_node_behind_a_cut_link_is_named(lab, hosts, tmp_path, script, launcher):
     run = Run(lab, hosts, tmp_path, script, "-", **{**variables_of(launcher), **EQUAL})
     try:
         run.wait_for("node2:1 | step 20", 120)
@@ -100,17 +115,52 @@ def test_a_node_that_the_head_reaches_no_more_is_named(lab, hosts, tmp_path, scr
     # Ranks that wait for a peer hear nothing of its end that a dead link swallowed.
     assert lab.playbook("stop", cwd=tmp_path, run_id=run.run.name).code == 0
     until(lambda: not alive(hosts["node2"]), 10)
+    ready(hosts, launcher)
 
 
-@pytest.mark.parametrize("launcher", ["mpirun", "deepspeed-pdsh", "accelerate_pdsh", "colossalai-cli"])
-def test_a_head_that_loses_all_of_the_run_is_named(lab, hosts, tmp_path, script, launcher):
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_node_without_power_is_named(lab, hosts, tmp_path, script, launcher):
+    run = Run(lab, hosts, tmp_path, script, "-", **{**variables_of(launcher), **EQUAL})
+    try:
+        run.wait_for("node2:1 | step 20", 120)
+        found, said = suffer(run, power_off("node2"), ("node2",))
+        keep("faults-launchers.json", {f"{launcher}: node powered off": found})
+        assert found["code"] != 0
+        assert "node2 no longer answers" in said
+        assert found["seen"] < 30
+    finally:
+        if run.process.poll() is None:
+            os.killpg(run.process.pid, signal.SIGKILL)
+        lab.start_node("node2")
+    until(lambda: reachable(lab, "node2"), 90, 1)
+    assert not alive(hosts["node2"])
+    ready(hosts, launcher)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_run_outlives_a_killed_controller_and_is_stopped(lab, hosts, tmp_path, script, launcher):
     run = Run(lab, hosts, tmp_path, script, "-", **{**variables_of(launcher), **EQUAL})
     run.wait_for("node2:1 | step 20", 120)
-    found, said = suffer(run, kill_head)
-    keep("faults-launchers.json", {f"{launcher}: kill -9 of all on the head": found})
-    assert found["code"] != 0
-    assert re.search("(rank|launcher|supervisor).*node1|node1: the supervisor", said), said
+    keep("faults-launchers.json", {f"{launcher}: controller killed with -9": outlive_controller(run, tmp_path)})
     assert_nothing_left(hosts, run.run.name)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_full_disk_is_named(lab, hosts, tmp_path, script, launcher):
+    with small_disk(hosts["node2"]):
+        variables = {**variables_of(launcher), **EQUAL, "launch_min_free_bytes": 0}
+        run = Run(lab, hosts, tmp_path, script, "full", **variables)
+        run.wait_for("node2:1 | step 20", 120)
+        found, said = suffer(run, on_rank_one("USR1"))
+        keep("faults-launchers.json", {f"{launcher}: disk full": found})
+        assert "rank 1 on node2 failed first: exit status 1" in said
+        assert "No space left on device" in run.said()
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_taken_port_is_refused(lab, hosts, tmp_path, script, launcher):
+    found = take_port(lab, hosts, tmp_path, script, **{**variables_of(launcher), **EQUAL})
+    keep("faults-launchers.json", {f"{launcher}: port taken by a foreign process": found})
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 
 ROLES = ("-t", "hosts,ssh_trust,nccl_env")
 NODES = ("node1", "node2", "node3", "node4")
-ROUNDS = int(os.environ.get("TORCHFLEET_FAULT_ROUNDS", "3"))
+KILLS = int(os.environ.get("TORCHFLEET_FAULT_ROUNDS", "20"))  # at points drawn by chance
+CUTS = max(1, KILLS // 4)
 OWN = {
     "/etc/hosts": "10.99.0.7\tnas # ours",
     "/root/.ssh/authorized_keys": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOwn own@laptop",
@@ -56,7 +57,7 @@ def words(done):
 
 
 def test_a_controller_that_is_killed_at_any_point(lab, hosts, tmp_path):
-    for number in range(ROUNDS):
+    for number in range(KILLS):
         forget(hosts)
         running = lab.start("provision", tmp_path / f"out{number}", *ROLES)
         time.sleep(random.uniform(1, 15))
@@ -71,7 +72,7 @@ def test_a_power_cut_while_files_are_written(lab, hosts, tmp_path):
     container = f"{lab.prefix}-node4"
     paths = "/etc/hosts", "/root/.ssh/authorized_keys"
     wanted = {path: hosts["node4"].file(path).content_string for path in paths}
-    for _number in range(ROUNDS):
+    for _number in range(CUTS):
         forget(hosts, ["node4"])
         without = {path: hosts["node4"].file(path).content_string for path in paths}
         running = lab.start("provision", tmp_path / "out", *ROLES, "--limit", "node4")
@@ -153,7 +154,7 @@ def test_a_locked_package_manager_is_waited_for(lab, hosts, tmp_path):
         assert hosts[name].package("python3-venv").is_installed
 
 
-def test_sudo_with_a_password(lab, hosts):
+def test_sudo_with_a_password(lab, hosts, tmp_path):
     """Ansible comes in as a user whose sudo asks; the password is wrong first."""
     key = (lab.folder / "id_ed25519.pub").read_text(encoding="utf-8").strip()
     for host in hosts.values():
@@ -168,4 +169,10 @@ def test_sudo_with_a_password(lab, hosts):
     assert "s3cret" not in wrong.output
     done = lab.playbook("provision", *ROLES, inventory=inventory, ansible_become_password="s3cret word")
     assert done.code == 0, done.output
-    assert "s3cret" not in done.output
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "file").write_text("text\n", encoding="utf-8")
+    settings = {"sync_src": str(tmp_path / "tree"), "sync_dest": "/data/sudo"}
+    sent = lab.playbook("sync", inventory=inventory, ansible_become_password="s3cret word", **settings)
+    assert sent.code == 0, sent.output
+    assert all(host.file("/data/sudo/file").content_string == "text\n" for host in hosts.values())
+    assert "s3cret" not in done.output + sent.output

@@ -251,6 +251,59 @@ def test_a_dead_receiver_stops_nobody_and_a_second_call_completes_it(lab, hosts,
     assert len(sums(hosts)) == 1
 
 
+def test_a_node_that_is_down_from_the_start_is_named_and_completed_later(lab, hosts, tree):
+    lab.podman("stop", "--time", "1", f"{lab.prefix}-node3")
+    try:
+        done = sync(lab, tree)
+        assert done.code != 0
+        assert re.search(r"Not there: node3: \S", words(done)), done.output
+        assert len(sums(hosts, ("node1", "node2", "node4"))) == 1
+    finally:
+        lab.start_node("node3")
+    again = sync(lab, tree)
+    assert again.code == 0, again.output
+    assert len(sums(hosts)) == 1
+
+
+def test_a_disk_that_takes_nothing_is_seen_before_the_first_byte(lab, hosts, tree):
+    hosts["node3"].run_test("mount -t tmpfs -o ro tmpfs /data")
+    try:
+        done = sync(lab, tree)
+        assert done.code != 0
+        assert "Nothing was sent" in words(done)
+        assert re.search(r"node3: .*[Rr]ead-only", words(done)), done.output
+        assert not any(hosts[name].file(DEST).exists for name in NODES)
+    finally:
+        hosts["node3"].run_test("umount /data")
+    assert sync(lab, tree).code == 0
+
+
+def test_a_disk_that_somebody_fills_meanwhile_stops_nobody_else(lab, hosts, tree, tmp_path):
+    assert sync(lab, tree).code == 0
+    before = sums(hosts)
+    hosts["node3"].run_test(
+        "cp -a /data /tmp/data && mount -t tmpfs -o size=96m tmpfs /data && cp -a /tmp/data/. /data/"
+    )
+    big(tree, 64)
+    output = tmp_path / "out"
+    running = lab.start("sync", output, sync_src=str(tree), sync_dest=DEST)
+    wait_for(lambda: progress_of(lab, "node3").get("got", 0) > 4 << 20)
+    hosts["node3"].run_test("head -c 100000000 /dev/zero > /data/filler || true")
+    try:
+        assert running.wait(timeout=180) != 0
+        text = " ".join(output.read_text(encoding="utf-8").split())
+        assert "3 of 4 nodes have the tree" in text
+        assert re.search(r"Not there: node3: .*No space left on device", text), text[-2000:]
+        assert sums(hosts, ("node3",)) == before
+        assert len(sums(hosts, ("node1", "node2", "node4"))) == 1
+        hosts["node3"].run_test("rm /data/filler")
+        again = sync(lab, tree)
+        assert again.code == 0, again.output
+        assert len(sums(hosts)) == 1
+    finally:
+        hosts["node3"].run_test("umount /data; rm -rf /tmp/data")
+
+
 def test_a_slow_node_in_the_middle_is_gone_around(lab, hosts, tree):
     """node2 sends at 2 Mbit/s: through it alone, node3 would need four minutes."""
     big(tree, 64)

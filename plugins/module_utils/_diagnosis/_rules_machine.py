@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rule import (
+    HINT,
     KILLED,
     LIKELY,
     STATED,
@@ -101,6 +102,8 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"fallen off the bus",
             r"GPU is lost",
+            # As the driver and NVML name it.
+            r"ERR(?:OR)?_(?:GPU_IS_LOST|RESET_REQUIRED)",
             r"Unable to determine the device handle for",
             r"uncorrectable ECC",
             r"ECCUncorrectable",
@@ -236,6 +239,7 @@ RULES: Tuple[Rule, ...] = (
             r"driver version is insufficient",
             r"NVIDIA driver on your system is too old(?: \(found version (?P<version>\d+)\))?",
             r"cudaErrorInsufficientDriver",
+            r"\binsufficient driver(?: version)?\s*$",
             r"PTX was compiled with an unsupported toolchain",
             r"cudaErrorUnsupportedPtxVersion",
             r"unsatisfied condition: (?:cuda|driver)",
@@ -252,7 +256,17 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.9,
         signs=signs(
             r"communicate with the NVIDIA driver",
-            r"could not insert '?\"?nvidia",
+            r"could not insert (?:module )?'?\"?nvidia",
+            # The kernel's, modprobe's, udev's and dkms's words for a module that does not fit.
+            r"\bnvidia(?:[_-](?:uvm|modeset|drm))?: (?:version magic|disagrees about version|Unknown symbol)",
+            r"module nvidia\S* is rejected",
+            r"Error inserting nvidia",
+            r"modprobe (?:\S+ )?nvidia[\w-]*'? failed",
+            r"/dkms/nvidia\S*/build/make\.log",
+            r"None of the NVIDIA (?:devices|graphics adapters) were initialized",
+            r"could not open the device file /dev/nvidia",
+            r"Failed to query NVIDIA devices",
+            r"failed to load the NVIDIA kernel module",
             r"NVIDIA driver is not loaded",
             r"Module nvidia(?:-current)? not found",
             r"Failed to initialize NVML: Driver Not Loaded",
@@ -266,7 +280,8 @@ RULES: Tuple[Rule, ...] = (
             r"(?:No NVIDIA driver|driver not) .{0,30}loaded",
             r"NVIDIA kernel module .*(?:not loaded|missing|failed)",
             r"FATAL: Module nvidia",
-            r"nvidia-container-cli: initialization error: (?:nvml|driver)",
+            r"nvidia-container-cli(?:\.real)?: initialization error: (?:nvml|driver)",
+            r"modpost: .*\bnvidia\S*\.ko",
         ),
         cause=(
             "The nvidia kernel module is not loaded: nouveau in its place, Secure Boot without a signature, or a new "
@@ -276,6 +291,17 @@ RULES: Tuple[Rule, ...] = (
             "Run the nvidia_driver role on the node (dkms rebuild, nouveau off; sign the module or turn Secure Boot "
             "off), then reboot."
         ),
+        probe="driver_loaded",
+    ),
+    Rule(
+        id="driver_tools_absent",
+        label="driver_not_loaded",
+        level=HINT,
+        confidence=0.4,
+        signs=signs(r"nvidia-smi: (?:command )?not found"),
+        recovers=True,
+        cause="nvidia-smi is not there: no driver is installed on this node, or the container has none of its tools.",
+        fix="Run the nvidia_driver role on the node; containers need the NVIDIA runtime (--gpus all).",
         probe="driver_loaded",
     ),
     Rule(
@@ -298,6 +324,12 @@ RULES: Tuple[Rule, ...] = (
             r"CUDA_ERROR_NO_DEVICE",
             r"No devices were found",
             r"Torch not compiled with CUDA enabled",
+            r"torch\.cuda\.is_available\(\) is False",
+            r"Distributed package doesn't have NCCL",
+            r"No supported gpu backend found",
+            r"doesn't support bf16/gpu",
+            r"kernel driver does not appear to be running",
+            r"NVIDIA Driver was not detected",
             sign(r"\bno (?:NVIDIA )?GPUs? (?:was |were )?(?:found|detected|available)", "no gpu", "no nvidia gpu"),
         ),
         recovers=True,
@@ -323,6 +355,7 @@ RULES: Tuple[Rule, ...] = (
             r"(?P<sm>sm_\d+) is not compatible with the current PyTorch",
             r"current PyTorch install supports CUDA capabilities",
             r"invalid device function",
+            r"only supports? (?:Ampere|Hopper|Blackwell)\S* GPUs or newer",
             r"cudaErrorNoKernelImageForDevice",
             r"cudaErrorInvalidDeviceFunction",
             r"ptxas fatal.*Value '(?P<sm>sm_\w+)' is not defined",
@@ -344,7 +377,8 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"CUDA out of memory",
             r"HIP out of memory",
-            r"CUDA error: out of memory",
+            r"CUDA (?:driver )?error: out of memory",
+            r"cudaMalloc\w* failed: out of memory",
             r"cuda failure (?:\d+ )?'out of memory'",
             r"CUDA_ERROR_OUT_OF_MEMORY",
             r"cudaErrorMemoryAllocation",
@@ -378,6 +412,9 @@ RULES: Tuple[Rule, ...] = (
             r"cgroup out-of-memory handler",
             r"killed by the OOM killer",
             r"is killed by signal: Killed",
+            r"task \d+: Out Of Memory",
+            r"JobState=OUT_OF_MEMORY",
+            r"killed due to the node running low on memory",
         ),
         cause="The kernel (or the cgroup) killed a process because the node's memory was used up.",
         fix=(
@@ -399,10 +436,12 @@ RULES: Tuple[Rule, ...] = (
             r"Signal 9 \(SIGKILL\)",
             r"exited on signal 9 \(Killed\)",
             r"died with <Signals\.SIGKILL",
+            r"terminated with signal SIGKILL",
             r"KILLED BY SIGNAL: 9\b",
             r"^=? *EXIT CODE: 9\b",
             sign(r"exit(?:ed with)? (?:status|code):? 137\b", "status 137", "code 137", "code: 137"),
             sign(r"(?:line \d+: +|^)\d+ Killed  ", " killed  "),
+            r"^\s*Killed\s*$",
         ),
         outranks=("collective_timeout_desync", "external_sigterm"),
         cause="A rank was killed by signal 9: nearly always the kernel or the cgroup, out of host memory.",
@@ -424,6 +463,7 @@ RULES: Tuple[Rule, ...] = (
             r"fork: Cannot allocate memory",
             r"\[Errno 12\] Cannot allocate memory",
             r"unable to mmap \d+ bytes from file <filename not specified>",
+            r"unable to mmap \d+ bytes from file <[^/>][^>]*>: Cannot allocate",
         ),
         cause="The node's main memory is used up.",
         fix=(
@@ -444,7 +484,7 @@ RULES: Tuple[Rule, ...] = (
             r"No space left on device.*/dev/shm",
             r" 100% /dev/shm",
             r"failed to extend /dev/shm/",
-            r"Error while creating shared memory segment (?!.*(?:No such file|Permission|not permitted))",
+            r"Error while creating shared memory segment .*No space left",
             r"insufficient shared memory",
             r"out of shared memory",
             r"killed by signal: Bus error",
@@ -457,6 +497,20 @@ RULES: Tuple[Rule, ...] = (
         ),
         outranks=("disk_full",),
         cause="/dev/shm is full or too small (containers start with 64 MB).",
+        fix=_MORE_SHM,
+        probe="shm_free",
+    ),
+    fact("shm_not_pinned", r"(?:shmutils\.cc|include/shm\.h):\d+ NCCL WARN Cuda failure"),
+    Rule(
+        id="shm_not_made",
+        label="shm_too_small",
+        level=STATED,
+        confidence=0.88,
+        # NCCL before 2.19 does not print the reason, and this is nearly always it.
+        signs=signs(r"Error while creating shared memory segment (?!.*(?:No such file|Permission|not permitted))"),
+        unless=("shm_not_pinned",),
+        outranks=("disk_full",),
+        cause="NCCL cannot make its segment in /dev/shm: it is full or too small (containers start with 64 MB).",
         fix=_MORE_SHM,
         probe="shm_free",
     ),
@@ -480,7 +534,7 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"Signal 7 \(SIGBUS\)",
             r"Bus error \(core dumped\)",
-            r"exitcode\s*: -7\b",
+            r"(?:exitcode|return code)\s*[:=]\s*(?:-7|135)\b",
             r"Bus error: (?:nonexistent|non-existent) physical address",
         ),
         cause="A rank died of a bus error: mostly shared memory that could not be backed because /dev/shm is full.",
@@ -496,6 +550,7 @@ RULES: Tuple[Rule, ...] = (
             r"unlink shared memory \S+ failed",
             r"attaching to shared memory segment .*(?:No such file|Permission|Invalid)",
             r"(?:creating|opening) shared memory segment .*(?:No such file|Permission|not permitted)",
+            r"unable to open shared memory object <\S+ in read-write mode: Permission denied",
             r"shm_open.*(?:No such file|Permission denied|Function not implemented)",
             r"cudaHostRegister.*(?:fail|error)",
             r"could not (?:register|host register).*shared",
@@ -533,6 +588,16 @@ RULES: Tuple[Rule, ...] = (
         probe="disk_free",
     ),
     Rule(
+        id="file_not_written",
+        label="disk_full",
+        level=LIKELY,
+        confidence=0.55,
+        signs=signs(r"write\(\): fd \d+ failed with"),
+        cause="A checkpoint could not be written: the file system is full, over its quota, or failing.",
+        fix="df -h, df -i and the quota on that node; dmesg tells of a failing disk or a lost network file system.",
+        probe="disk_free",
+    ),
+    Rule(
         id="open_files",
         label="ulimit_nofile",
         level=STATED,
@@ -551,7 +616,9 @@ RULES: Tuple[Rule, ...] = (
         label="ulimit_nofile",
         level=SYMPTOM,
         confidence=0.45,
-        signs=signs(r"unable to open shared memory object </?torch_\S+ in read-write mode(?!: (?:No such|No space))"),
+        signs=signs(
+            r"unable to open shared memory object </?torch_\S+ in read-write mode(?!: (?:No such|No space|Perm))"
+        ),
         cause="A worker could not open a shared tensor: most often the limit of open files.",
         fix=(
             "Raise nofile as the job gets it (ulimit -n), or torch.multiprocessing.set_sharing_strategy('file_system')."

@@ -29,7 +29,10 @@ RULES: Tuple[Rule, ...] = (
         r"NCCL_IB_GID_INDEX",
         r"show_gids",
     ),
+    fact("segfault", r"Segmentation fault", r"SIGSEGV", r"exitcode\s*: -11\b", r"core dumped"),
     fact("rdma_devices_listed", r"NET/IB : Using \["),
+    # Both ends name an IPv4 address, so the index is right and the way between them is not.
+    fact("gids_with_address", r"local ?GID :?:ffff:.*remote ?GIDs? ?:?:ffff:"),
     # On InfiniBand every GID begins with fe80:: and there is no index to choose.
     fact("infiniband", r"NET/IB : Using (?!.*/RoCE).*:\d+/IB\b"),
     Rule(
@@ -65,7 +68,7 @@ RULES: Tuple[Rule, ...] = (
         level=LIKELY,
         confidence=0.7,
         signs=signs(r"ibv_modify_qp failed.*(?:timed out|\b110\b)"),
-        unless=("bootstrap_subnets", "bootstrap_roce_peers", "infiniband"),
+        unless=("bootstrap_subnets", "bootstrap_roce_peers", "infiniband", "gids_with_address"),
         cause="The RoCE address NCCL uses does not reach the peer: most often a link-local GID index.",
         fix=(
             "With NCCL 2.21 and later remove NCCL_IB_GID_INDEX; with older ones set it to the RoCE v2 entry with the "
@@ -103,6 +106,7 @@ RULES: Tuple[Rule, ...] = (
             r"Transport retry count exceeded",
             r"RETRY EXCEEDED ERROR",
             r"ibv_modify_qp failed.*(?:No route to host|timed out)",
+            r"modify QP .{0,20}to RT[RS]",
         ),
         cause=(
             "The RDMA ports are up but the peer's does not answer (retries used up): routing, another subnet, rails "
@@ -142,7 +146,7 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.55,
         signs=signs(
             r"NET/IB : Unable to open device (?P<other>\w+)",
-            r"Call to ibv_\w+ failed.*No such device",
+            r"(?:Call to |\b)ibv_\w+ failed.*No such device",
         ),
         recovers=True,
         cause="NCCL tries an adapter that it cannot use ({other}).",
@@ -163,7 +167,10 @@ RULES: Tuple[Rule, ...] = (
                 r"|\b12\b.*memory)",
                 "ibv_",
             ),
-            r"ibv_reg_mr(?:_iova2?)? failed\s*$",
+            # NCCL before 2.8 does not print the reason.
+            r"ibv_(?:reg_mr(?:_iova2?)?|create_cq|create_qp) failed\W*$",
+            # libfabric's words: registering, and the pools of packets that it registers first.
+            r"(?:register MR|RX packet pool|register memory)\b.*Cannot allocate memory",
             r"(?:Unable|Failed) to create QP",
             r"Couldn't create IB resource",
             r"max locked memory",
@@ -216,7 +223,10 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"NCCL WARN NET/OFI (?!Request completed|.*disabling shared memory).*"
             r"(?:unable|fail|could ?n[o']t|no |error|not )",
+            # Outside NCCL (the plugin's own tests) it writes its own prefix.
+            r"WARN\W.{0,80}NET/OFI (?:unable|could ?n[o']t|fail)",
             r"aws-ofi-nccl initialization failed",
+            r"infiniband efa_\d+: Failed to",
             r"fi_getinfo: provider efa output empty list",
             r"NET/OFI .*fi_getinfo\(\) call failed",
             r"NET/OFI Only EFA provider is supported",
@@ -316,6 +326,32 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(r"segfault at .* in libnccl", r"general protection fault.*libnccl", r"Segmentation fault.*libnccl"),
         cause="NCCL itself crashed.",
         fix="Take another release of NCCL or of torch (pytorch role); to go on, turn off the part in the backtrace.",
+    ),
+    Rule(
+        id="nccl_in_backtrace",
+        label="nccl_bug_upgrade",
+        level=LIKELY,
+        confidence=0.65,
+        signs=signs(
+            r"\blibnccl\.so[.\d]*\(\S*\) ?\[0x",
+            sign(r"#\d+ .{0,40} in (?P<function>p?nccl\w+) ?\(", " in nccl", " in pnccl"),
+        ),
+        needs=("segfault",),
+        cause="A process crashed within NCCL.",
+        fix="Take another release of NCCL or of torch (pytorch role); to go on, turn off the part in the backtrace.",
+    ),
+    Rule(
+        id="topology_not_understood",
+        label="nccl_bug_upgrade",
+        level=LIKELY,
+        confidence=0.6,
+        signs=signs(
+            r"Failed to find reverse path from remNode",
+            r"graph/\w+\.(?:cc|cu):\d+ NCCL WARN (?!.*(?:falling back|[Cc]ould not open|topology file))",
+        ),
+        recovers=True,
+        cause="NCCL cannot make sense of this machine's GPUs and links: a fault of that release, or it is too old.",
+        fix="Take a newer release of NCCL or of torch (pytorch role); NCCL_TOPO_DUMP_FILE keeps what it saw.",
     ),
     Rule(
         id="nvls_failed",

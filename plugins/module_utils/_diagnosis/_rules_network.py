@@ -413,14 +413,13 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"Connect to (?P<peer>[^ <]+)<(?P<port>\d+)> .*No route to host",
             r"Call to connect .*No route to host",
-            r"(?:client socket has failed to connect to|connect\(\) to) \[?(?P<peer>[\w.:-]+?)\]?(?::(?P<port>\d+))? "
-            r".*?(?:errno: 113|No route to host)",
+            r"connect(?:ing)? (?:to (?P<peer>[^ <]+)<(?P<port>\d+)> )?returned No route to host",
+            r"connect\(\) to \[?(?P<peer>[\w.:-]+?)\]?(?::(?P<port>\d+))? .*?No route to host",
             r"SO_ERROR: No route to host, remote=\[(?P<peer>[\w.:-]+)\]",
         ),
         cause=(
-            "{peer} answers 'No route to host' to a connection between nodes: a firewall rejects NCCL's and the "
-            "store's "
-            "ports (firewalld does so by default)."
+            "{peer} answers 'No route to host' to a connection between nodes: a firewall rejects NCCL's ports "
+            "(firewalld does so by default)."
         ),
         fix=(
             "Let the nodes reach each other on all TCP ports (firewall-cmd --permanent --zone=trusted "
@@ -428,6 +427,21 @@ RULES: Tuple[Rule, ...] = (
         ),
         probe="tcp_port_reachable",
         probe_parameters={"host": "{peer}", "port": "{port}"},
+    ),
+    Rule(
+        id="mpi_on_bridge",
+        label="launcher_args_mismatch",
+        level=LIKELY,
+        confidence=0.75,
+        # Every host has a bridge of containers with this address, so it is never the peer's.
+        signs=signs(
+            r"btl_tcp_endpoint.*connect\(\) to (?P<peer>172\.(?:1[7-9]|2\d|3[01])\.0\.1|192\.168\.122\.1|127\.\S+) "
+            r"failed",
+            r"btl_tcp_endpoint.*received unexpected process identifier",
+        ),
+        outranks=("firewall_blocked_ports",),
+        cause="MPI offers its peers the address of a local bridge ({peer}), which is another machine's own there.",
+        fix="Keep MPI to the training network: --mca btl_tcp_if_include <CIDR> --mca oob_tcp_if_include <CIDR>.",
     ),
     Rule(
         id="mpi_connection_blocked",
@@ -475,6 +489,8 @@ RULES: Tuple[Rule, ...] = (
             r"(?:mlx|irdma|bnxt)\S*.*link down",
             r"carrier lost",
             r"lost communication with a remote daemon",
+            r"srun: error: Node failure on",
+            r"Node\(s\) \S+ not responding",
         ),
         recovers=True,
         cause="A network link of one node went down.",
@@ -549,10 +565,15 @@ RULES: Tuple[Rule, ...] = (
             r"connection to the C10d store has failed",
             r"client socket has failed to connect to any network address of \(?(?P<host>[\w.-]+), ?(?P<port>\d+)",
             r"TCP client failed to connect/validate to host (?P<host>[\w.-]+):(?P<port>\d+)",
+            # The answer of a store that is going down, or of something else that listens there.
+            r"Stop_waiting response is expected",
+            r"Ping failed, invalid value returned from server",
+            # An address that no machine has looks like a firewall that rejects. The store's was given by hand.
+            r"client socket has failed to connect to \[?(?P<host>[\w.:-]+?)\]?:(?P<port>\d+) \(errno: 11[23]",
         ),
         cause=(
-            "The rendezvous at {host}:{port} cannot be reached, or went away: wrong address or port, or node 0 is not "
-            "up."
+            "The rendezvous at {host}:{port} cannot be reached, or went away: wrong address or port, node 0 is not up, "
+            "or a firewall there."
         ),
         fix=(
             "Check torchfleet_head and torchfleet_master_port, start node 0 first, and give all nodes the same "

@@ -75,7 +75,9 @@ RULES: Tuple[Rule, ...] = (
                 + "|".join(_BUILTIN)
                 + r"))(?::(?! *$)|\s*$)(?P<message>.{0,120})",
                 *_BUILTIN,
-            )
+            ),
+            # About files; the other numbers are about what a machine lacks.
+            r"(?<!except )\b(?P<error>(?:OS|IO)Error): (?P<message>\[Errno (?:2|13|17|20|21|36|39)\].{0,120})",
         ),
         cause="The program raised {error}: {message}",
         fix=(
@@ -106,6 +108,7 @@ RULES: Tuple[Rule, ...] = (
             r"device-side assert",
             r"stack expects each tensor to be equal size",
             r"process group has not been initialized",
+            r"inconsistent compute device and\W*device_id",
             r"Given groups=\d+",
             r"Expected .{0,40}(?:dimension|input|tensor) .{0,60}(?:but got|to have)",
             r"CUDA error: (?:an illegal memory access|misaligned address|an illegal instruction)",
@@ -140,7 +143,8 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.35,
         signs=signs(
             sign(
-                r"^(?!.*(?:torch\.distributed|NCCL|nccl|CUDA|cuda|c10d|gloo|CalledProcessError|ChildFailed"
+                r"^(?!.*(?:torch\.distributed|NCCL|CUDA[ _](?:error|driver|out|runtime|failure|kernel)"
+                r"|cuda(?:Error|Get|Set|Malloc)|c10d|gloo|CalledProcessError|ChildFailed"
                 r"|SignalException|"
                 r"Connection|BrokenPipe|Timeout|EOFError|DataLoader worker|ActorDied|Errno|Engine|"
                 r"RuntimeError: Error building|RuntimeError\s*$))"
@@ -187,6 +191,7 @@ RULES: Tuple[Rule, ...] = (
             r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED",
             r"PBS: job killed",
             r"TERM_RUNLIMIT",
+            r"JobState=(?:TIMEOUT|PREEMPTED|CANCELLED|DEADLINE)",
             r"(?:launch_time_limit|time limit) (?:of \S+ \w+ )?(?:was |is )?(?:reached|exceeded)",
         ),
         outranks=("collective_timeout_desync",),
@@ -209,6 +214,9 @@ RULES: Tuple[Rule, ...] = (
             r"closing signal (?:SIGHUP|SIGINT)",
             r"\bKeyboardInterrupt\b",
             r"exited on signal (?:2|15) ",
+            r"terminated with signal SIG(?:TERM|INT|HUP)",
+            r"Forwarding signal (?:2|15) to job",
+            r"^User defined signal [12]\b",
             r"Received SIG(?:TERM|INT|HUP)",
         ),
         outranks=("collective_timeout_desync",),
@@ -231,8 +239,8 @@ RULES: Tuple[Rule, ...] = (
             r"\[Rank (?P<rank>\d+)\].*caught collective operation timeout: \w+\(SeqNum=(?P<seq>\d+), "
             r"OpType=(?P<op>\w+)",
             r"caught collective operation timeout",
-            r"NCCL operations have failed or timed out",
             r"due to a collective timeout",
+            r"flight recorder dump signal from another rank",
             r"Timeout at NCCL work",
             r"Timed out waiting \d+ms for (?:recv|send) operation",
             r"failed to pass monitoredBarrier",
@@ -251,6 +259,17 @@ RULES: Tuple[Rule, ...] = (
             "(data "
             "length, branches on rank). Raise the process group's timeout only for work that is truly slow."
         ),
+        probe="ranks_alive",
+    ),
+    Rule(
+        id="collective_failed_somehow",
+        label="collective_timeout_desync",
+        level=HINT,
+        confidence=0.4,
+        # Printed for every error of a collective, not only for a time-out.
+        signs=signs(r"NCCL operations have failed or timed out"),
+        cause="A collective failed or timed out on this rank, and the line that says which is not in this log.",
+        fix=_MORE_LOG,
         probe="ranks_alive",
     ),
     Rule(
@@ -321,15 +340,35 @@ RULES: Tuple[Rule, ...] = (
                 "exits with",
                 "exited on",
             ),
-            r"Test failure common\.cu",
+            r"Test (?:CUDA |NCCL )?failure common\.cu",
+            r"FAILED \(exitcode ",
+            r"torchelastic\.worker\.status\.FAILED",
             r"Encountered a bad command exit code",
             r"DataLoader worker .*exited unexpectedly",
             r"Fatal Python error",
-            r"Killing subprocess \d+",
-            r"closing signal SIGTERM",
             r"Primary job +terminated normally",
+            r"Fatal error in (?:internal_|P)?MPIX?_",
+            r"MPI_ABORT was invoked",
+            r"An error occurred in (?:P?MPI_|on a NULL)",
+            # Kubernetes and Slurm say no more than this.
+            r"CrashLoopBackOff|Back-off restarting failed",
+            r"JobState=(?:FAILED|BOOT_FAIL|NODE_FAIL)",
+            r"processes exited with non-zero status",
+            r"^make(?:\[\d+\])?: \*\*\* .*Error \d",
+            r"^thread '[^']*' panicked at",
         ),
         cause="The run failed, and what made it fail is not in this log.",
+        fix=_MORE_LOG,
+    ),
+    Rule(
+        id="ranks_ended",
+        label="insufficient_log",
+        level=CONTAINER,
+        confidence=0.4,
+        # The launcher's clean-up. A file may hold the next attempt as well, which went on.
+        signs=signs(r"Killing subprocess \d+", r"closing signal SIGTERM"),
+        recovers=True,
+        cause="The launcher ended its ranks, and what made it do so is not in this log.",
         fix=_MORE_LOG,
     ),
     Rule(
@@ -341,6 +380,13 @@ RULES: Tuple[Rule, ...] = (
             sign(r"NCCL WARN (?!Failed to open libibverbs|NET/Plugin|Missing)", "nccl warn"),
             sign(r"\b(?:\w+\.)*\w*(?-i:Error|Exception): ", "error: ", "exception: "),
             r"Traceback \(most recent call last\)",
+            # A frame of one whose head and end were left out.
+            sign(r"^\W*(?:[\w.-]+[\]:]*:? ?)?\W*File \"[^\"]+\", line \d+, in [<\w]", 'file "'),
+            r"C\+\+ exception with description",
+            r"NCCL error in: ",
+            # Whatever program it is: a line that begins by saying so.
+            sign(r"^(?:[\w./@-]+: )?(?:fatal(?: error)?|error|panic): ", "fatal: ", "error: ", "panic: "),
+            r"Exception raised from (?:c10_cuda_check_implementation|checkForNCCLErrors)",
         ),
         recovers=True,
         cause="Something failed, and no rule knows these lines.",

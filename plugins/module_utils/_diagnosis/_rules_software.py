@@ -53,8 +53,8 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.88,
         signs=signs(
             sign(
-                # Torch's own packages import optional parts and only warn where one is absent.
-                r"^(?!.*(?:UserWarning|Failed to load image)).*undefined symbol:? ?_?_?(?P<symbol>\w+)",
+                # Torch's own packages and NCCL try optional parts and only tell where one is absent.
+                r"^(?!.*(?:UserWarning|Failed to load image|dlv?sym failed)).*undefined symbol:? ?_?_?(?P<symbol>\w+)",
                 "undefined symbol",
             ),
             r"symbol \S+ version \S+ not defined in file",
@@ -110,6 +110,23 @@ RULES: Tuple[Rule, ...] = (
         fix=(
             "Install the toolkit or package that holds it (cuda role), or a torch build that brings it; for "
             "-l{library} at link time a link in the toolkit's lib64. ldconfig -p | grep {library}"
+        ),
+        probe="library_present",
+        probe_parameters={"library": "{library}"},
+    ),
+    Rule(
+        id="library_damaged",
+        label="missing_shared_lib",
+        level=STATED,
+        confidence=0.8,
+        signs=signs(
+            r"(?P<library>[\w+.-]+\.so[.\d]*): (?:cannot read file data|file too short|invalid ELF header"
+            r"|wrong ELF class|ELF load command past end|failed to map segment)"
+        ),
+        cause="The library {library} is there but damaged: cut off, of another machine, or unreadable where it lies.",
+        fix=(
+            "Install its package anew (a copy or a download that broke off leaves such files), and look at the file "
+            "system: df -h, dmesg."
         ),
         probe="library_present",
         probe_parameters={"library": "{library}"},
@@ -185,6 +202,7 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"Python\.h: No such file",
             r"Ninja is required to load",
+            r"Failed to find C compiler",
             r"ninja: (?:command )?not found",
             r"command '\S*(?:ninja|gcc|g\+\+|cc)' failed: No such file",
             r"No such file or directory: '(?:ninja|gcc|g\+\+|c\+\+|cc|x86_64-linux-gnu-g\w+|cmake|which)'",
@@ -200,6 +218,30 @@ RULES: Tuple[Rule, ...] = (
             "environment's bin on the job's PATH: launch_env."
         ),
         probe="build_tools",
+    ),
+    Rule(
+        id="header_absent",
+        label="build_dep_missing",
+        level=LIKELY,
+        confidence=0.7,
+        signs=signs(r"fatal error: (?P<header>[\w./+-]+\.(?:h|hpp|hh|cuh)): No such file or directory"),
+        cause="A build wants the header {header}, and the package that holds it is not installed.",
+        fix="Install the development package that brings {header} on every node, or build the extension elsewhere.",
+        probe="build_tools",
+    ),
+    Rule(
+        id="extension_not_built",
+        label="insufficient_log",
+        level=LIKELY,
+        confidence=0.55,
+        signs=signs(r"torch_extensions/\S+\.so: cannot open shared object file"),
+        unless=("header_absent",),
+        outranks=("user_code",),
+        cause="An extension is loaded that was never built: its build failed before, or is another process's still.",
+        fix=(
+            "Look above, or in the log of local rank 0, for the first 'error:' of the build; empty the folder under "
+            "~/.cache/torch_extensions and run once with one process (TORCH_EXTENSIONS_DIR per node if it is shared)."
+        ),
     ),
     # ssh and pdsh.
     Rule(
@@ -241,6 +283,8 @@ RULES: Tuple[Rule, ...] = (
             r"connect to host (?P<host>\S+) port (?P<port>\d+): Connection refused",
             r"Unable to connect to port (?P<port>\d+) on (?P<host>\S+)",
             r"ssh exited with exit code 255",
+            r"kex_exchange_identification: ",
+            r"^Connection (?:closed|reset) by \S+ port \d+",
         ),
         cause="ssh to {host} fails: no sshd on that port, or no login without a password.",
         fix="Check ansible_port of {host} and that sshd runs; then ssh -o BatchMode=yes {host} true from the head.",
@@ -277,7 +321,10 @@ RULES: Tuple[Rule, ...] = (
             ),
             r"cd: (?P<command>\S+): No such file or directory",
             r"env: \W?(?P<command>python[\d.]*)\W?: No such file",
+            # A host before the shell: a launcher opened it there.
+            r"^[\w.-]+: (?:ba|da|k|z)?sh: (?:line \d+: )?(?P<command>[\w./+-]+): (?:command )?not found",
             r"launcher '(?P<command>\w+)' not installed",
+            r"execve\(\): (?P<command>\S+): No such file or directory",
             r"FileNotFoundError: .*No such file or directory: '(?P<command>" + _LAUNCHERS + r")'",
             # A host before the interpreter: it is pdsh or its like that prefixes the lines.
             r"(?:^|[\s\]:|>])[\w.-]+: \S*python[\d.]*: can't open file '(?P<command>[^']+)': \[Errno 2\]",
@@ -295,6 +342,18 @@ RULES: Tuple[Rule, ...] = (
         ),
         probe="path_exists",
         probe_parameters={"path": "{command}"},
+    ),
+    Rule(
+        id="exit_127",
+        label="launcher_remote_env",
+        level=SYMPTOM,
+        confidence=0.6,
+        signs=signs(r"(?:ssh exited|Exited) with exit code 127\b", r"exited with (?:status|code) 127\b"),
+        cause="A shell on a node found no such command: exit code 127 says so.",
+        fix=(
+            "Use the same paths on every node and an absolute interpreter (torchfleet_python); non-login shells do "
+            "not read .bashrc."
+        ),
     ),
     Rule(
         id="remote_shell_fails",
@@ -315,6 +374,15 @@ RULES: Tuple[Rule, ...] = (
         ),
     ),
     Rule(
+        id="slurm_not_set_up",
+        label="launcher_remote_env",
+        level=SYMPTOM,
+        confidence=0.6,
+        signs=signs(r"unable to status file \S*slurm\.conf", r"Could not establish a configuration source"),
+        cause="Slurm's commands find no configuration here: this machine is no node or log-in host of its cluster.",
+        fix="Start from a host of the Slurm cluster, set SLURM_CONF, or start with launch.yml, which needs no Slurm.",
+    ),
+    Rule(
         id="mpi_daemon",
         label="launcher_remote_env",
         level=SYMPTOM,
@@ -322,6 +390,8 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"unable to reliably start one or more daemons",
             r"unable to launch the specified application",
+            r"unable to find the specified executable",
+            r"HYDU_create_process.*execvp error",
             r"could not find (?:the )?executable",
             r"daemon .* (?:failed to start|died unexpectedly|terminated unexpectedly)",
         ),
@@ -370,16 +440,23 @@ RULES: Tuple[Rule, ...] = (
         level=LIKELY,
         confidence=0.8,
         signs=signs(
-            r"not enough slots available",
+            r"not enough (?:slots available|node entries)",
+            r"All nodes which are allocated for this job are already filled",
+            r"(?:requested|binding) more processes than (?:the ppr|cpus)",
             r"invalid value was given for (?:btl|oob)_tcp_if",
             r"pair of MPI processes are unable to reach each other",
             r"mutually-exclusive MCA variables",
             r"All nodes must have the same number of|hostfile is not formatted",
             r"hostfile (?:contains|is empty|is incorrectly|\S+ (?:contains|is empty))",
-            r"No slot '?\d+'? specified on host",
+            r"No slot '?\d+'? speci\w+ on host",
             r"host(?:name)? '?\S+'? not found in hostfile",
             r"unable to parse hostfile",
             r"Invalid rank -?\d+, rank should be",
+            r"(?:srun|sbatch|salloc): error: .*(?:Invalid generic resource|configuration is not available"
+            r"|More processors requested|nvalid (?:partition|account|qos|node name|job) )",
+            # The head's address is looked up with hostname -I, and there is none.
+            r"--master_addr=\s+--master_port",
+            r"Using IP address of +for node",
             r"Invalid rank requested ?: \d+/\d+",
             sign(
                 r"rank \d+ .{0,20}(?:>=|must be (?:less|smaller) than|out of range).{0,20}world.?size",
@@ -396,6 +473,7 @@ RULES: Tuple[Rule, ...] = (
             r"accelerate (?:<command> )?(?:\[<args>\] )?launch: error: ",
             r"requires? rdzv_endpoint|rendezvous endpoint .*must",
             r"include and exclude are mutually exclusive",
+            r"world.?size \(?\d+\)? (?:is not|must be) (?:equal|divisible)",
             r"world.?size .{0,40}(?:does not match|is not equal to|not divisible).{0,40}(?:processes|ranks|nodes|GPUs)",
         ),
         cause="The launcher's arguments contradict each other or the hosts.",
@@ -433,8 +511,12 @@ RULES: Tuple[Rule, ...] = (
             r"unrecognized arguments:.*--local[-_]rank",
             r"(?:required|no such option):? .*--local(?:-rank|_rank)",
             r"Unknown command line flag '?local[-_]rank",
+            # As argparse, click, fire, hydra and transformers word it.
+            r"(?:unrecognized|unknown|unexpected|consume|no such|non-existent|not used by|not allowed|override)"
+            r".{0,60}\blocal[-_]rank\b",
+            r"'Namespace' object has no attribute 'local[-_]rank'",
         ),
-        outranks=("launcher_args_mismatch",),
+        outranks=("launcher_args_mismatch", "user_code"),
         cause="The launcher passes --local-rank in a spelling that the script does not know.",
         fix=(
             "Start with torchrun (launch_launcher: torchrun) and read int(os.environ['LOCAL_RANK']), or accept both "
@@ -479,7 +561,12 @@ RULES: Tuple[Rule, ...] = (
             r"Error building extension",
             r"Error compiling objects for extension",
             r"ninja: build stopped",
+            r"^\s*FAILED: \S+\.o\b",
+            r"setup\.py \w+ did not run successfully",
+            r"error: subprocess-exited-with-error",
         ),
+        # What is raised afterwards is about the extension that is not there.
+        outranks=("user_code",),
         cause="The build of an extension failed; the compiler's own message is not in this log.",
         fix=(
             "Look above for the first line with 'error:' or 'fatal error:', or run ninja -v in the extension's folder "

@@ -47,6 +47,8 @@ LOOK_SECONDS = 0.5  # between two looks at the time
 STACK_SECONDS = 5.0  # for a rank that was told to print its stack
 RESERVE = 65536  # bytes
 ABANDONED = 8.0  # seconds that ranks may take to end after the launcher on the head that started them
+UNATTENDED = 10.0  # seconds in which whoever follows the run asks for it again, several times over
+TURN = 0.5  # seconds between two nodes that would tell all others the same
 LISTED = 50  # runs that are told of
 START_SECONDS = 30  # from the plan's arrival to the agent's first word
 
@@ -178,39 +180,50 @@ def run(run_dir: str) -> int:
             ending["timed_out"] = True
         end(0, None)
         status = wait(launcher, run_dir, plan, grace)
+    ended = time.time()
     record = {
         "code": status if status >= 0 else None,
         "signal": -status if status < 0 else None,
         "started": started,
-        "ended": time.time(),
+        "ended": ended,
     }
     record.update(ending)
     with contextlib.suppress(OSError):
         os.unlink(room)
     write_json(os.path.join(run_dir, "exit.json"), record)
-    leave(run_dir, plan)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    if plan.get("peers"):  # nobody else may be there to see that the launcher which started their ranks is gone
+        call(run_dir, plan, plan["peers"], "headless")
+    elif status and not ending["stopped"] and plan.get("others") and unattended(run_dir, ended, plan):
+        call(run_dir, plan, plan["others"], "failed")
     return status if status >= 0 else 128 - status
 
 
-def leave(run_dir: str, plan: Dict[str, Any]) -> None:
-    """Tell the nodes on which the launcher started ranks that it is gone: nobody else may be there to see it."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
-    words = [
-        sys.executable,
-        "-I",
-        os.path.abspath(__file__),
-        "headless",
-        run_dir,
-        plan["env"].get("TORCHFLEET_NODE", ""),
-    ]
-    line = " ".join(shlex.quote(word) for word in [*words, str(plan.get("stop_grace", 10))])
+def unattended(run_dir: str, since: float, plan: Dict[str, Any]) -> bool:
+    """Whether nobody has asked for the run since, ordered its end, or told this node that it has failed elsewhere."""
+    deadline = time.monotonic() + UNATTENDED + TURN * plan.get("turn", 0)
+    while time.monotonic() < deadline:
+        if stop_reason(run_dir) or os.path.exists(os.path.join(run_dir, "told")):
+            return False
+        with contextlib.suppress(OSError):
+            if os.stat(os.path.join(run_dir, "asked")).st_mtime > since:
+                return False
+        time.sleep(0.2)
+    return True
+
+
+def call(run_dir: str, plan: Dict[str, Any], nodes: List[str], verb: str) -> None:
+    """Say to other nodes what has become of this one's launcher, over ssh, all at the same time."""
+    node = plan["env"].get("TORCHFLEET_NODE", "")
+    words = [sys.executable, "-I", os.path.abspath(__file__), verb, run_dir, node, str(plan.get("stop_grace", 10))]
+    line = " ".join(shlex.quote(word) for word in words)
     ssh = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--"]
     null = subprocess.DEVNULL
     told = []
     with contextlib.suppress(OSError):
-        for peer in plan.get("peers") or ():
-            told.append(subprocess.Popen([*ssh, peer, line], stdin=null, stdout=null, stderr=null))
+        for other in nodes:
+            told.append(subprocess.Popen([*ssh, other, line], stdin=null, stdout=null, stderr=null))
     for process in told:
         process.wait()
 
@@ -232,7 +245,19 @@ def headless(run_dir: str, head: str, grace: float) -> None:
         time.sleep(0.2)
     began = len(living_ranks(run_dir))
     what = f"{began} ranks that it started run on here" if began else "no rank came up here"
-    note(run_dir, f"the launcher on {head} has ended, but {what}")
+    end_here(run_dir, f"the launcher on {head} has ended, but {what}", grace)
+
+
+def failed_elsewhere(run_dir: str, node: str, grace: float) -> None:
+    """On another node than the one that failed, where nobody follows the run: end it here too."""
+    with contextlib.suppress(OSError), open(os.path.join(run_dir, "told"), "w"):
+        pass
+    if node_state(run_dir)[0] == "running":
+        end_here(run_dir, f"the launcher on {node} failed, and nobody followed the run", grace)
+
+
+def end_here(run_dir: str, reason: str, grace: float) -> None:
+    note(run_dir, reason)
     agent = read_json(os.path.join(run_dir, "agent.json")) or {}
     with contextlib.suppress(OSError, KeyError):
         os.kill(agent["pid"], signal.SIGTERM)
@@ -554,6 +579,9 @@ def follow(run_dir: str, state: Dict[str, Any], wait: float) -> str:
                 "free": free_bytes(run_dir),
                 "state": {"offsets": offsets, "seen": json.dumps(mark)},
             }  # fmt: skip
+            if status == "exited":  # that somebody knows of it, see unattended
+                with contextlib.suppress(OSError):
+                    os.utime(os.path.join(run_dir, "asked"))
             return packed(answer)
         time.sleep(0.05)
 
@@ -600,6 +628,9 @@ def main() -> None:
     elif verb == "headless":
         become_owner(run_dir)
         headless(run_dir, sys.argv[3], float(sys.argv[4]))
+    elif verb == "failed":
+        become_owner(run_dir)
+        failed_elsewhere(run_dir, sys.argv[3], float(sys.argv[4]))
     elif verb == "stacks":
         become_owner(run_dir)
         print(json.dumps(stacks(run_dir, sys.argv[3] == "1")))

@@ -68,6 +68,45 @@ def test_ip_d_addr_names_kinds_that_names_hide() -> None:
     assert (found.kind, found.vlan_id, found.lower) == ("vlan", 2093, ("agg",))
 
 
+@pytest.mark.parametrize(
+    ("detail", "kind"),
+    [
+        ("gretap remote 192.0.2.1 local 192.0.2.2 dev eth0 ttl inherit nopmtudisc", "tunnel"),
+        ("geneve id 7 remote 192.0.2.9 ttl auto dstport 6081", "tunnel"),
+        ("macsec sci 02005e0000050001 protect on", "vlan"),
+        ("netkit mode l3 type peer", "veth"),
+        ("ipvtap mode l2", "ipvlan"),
+        ("openvswitch_slave addrgenmode eui64", "ethernet"),
+    ],
+)
+def test_ip_d_addr_knows_every_kind_of_the_kernel(detail: str, kind: str) -> None:
+    text = (
+        "6: over: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1450 qdisc noqueue state UNKNOWN group default\n"
+        f"    link/ether 02:00:5e:00:00:06 brd ff:ff:ff:ff:ff:ff promiscuity 0\n    {detail}\n"
+    )
+    assert built(parse_ip_addr(text))["over"].kind == kind
+
+
+def test_vlan_of_an_old_tool_stands_on_the_interface_of_its_name() -> None:
+    text = (
+        "eth0      Link encap:Ethernet  HWaddr 02:00:5e:00:00:01\n"
+        "          inet addr:10.0.0.1  Bcast:10.0.0.255  Mask:255.255.255.0\n"
+        "          UP BROADCAST RUNNING MULTICAST  MTU:1500  Metric:1\n\n"
+        "eth0.50   Link encap:Ethernet  HWaddr 02:00:5e:00:00:01\n"
+        "          inet addr:10.50.0.1  Bcast:10.50.0.255  Mask:255.255.255.0\n"
+        "          UP BROADCAST RUNNING MULTICAST  MTU:1500  Metric:1\n\n"
+        "eth9.50   Link encap:Ethernet  HWaddr 02:00:5e:00:00:09\n"
+        "          inet addr:10.59.0.1  Bcast:10.59.0.255  Mask:255.255.255.0\n"
+        "          UP BROADCAST RUNNING MULTICAST  MTU:1500  Metric:1\n"
+    )
+    found = built(parse_ifconfig(text))
+    assert [(item.kind, item.lower, item.hardware) for item in found.values()] == [
+        ("ethernet", (), ("eth0",)),
+        ("vlan", ("eth0",), ("eth0",)),
+        ("vlan", (), ()),
+    ]
+
+
 def test_ip_o_addr() -> None:
     text = (
         "1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever preferred_lft forever\n"

@@ -82,6 +82,14 @@ def test_fastest_network_wins() -> None:
     assert chosen(three(("eth0", "10.0.0", 1000), ("eth1", "10.1.0", 100000))) == ["eth1"] * 3
 
 
+def test_of_two_equal_networks_the_one_on_the_first_pci_domain_is_taken() -> None:
+    assert chosen(three(("enP2p1s0f1np1", "10.1.0", 200000), ("enp1s0f1np1", "10.0.0", 200000))) == ["enp1s0f1np1"] * 3
+
+
+def test_a_wire_by_way_of_usb_comes_before_radio() -> None:
+    assert chosen(three(("wlp2s0", "10.0.0", None), ("enx02005e000001", "10.1.0", 2500))) == ["enx02005e000001"] * 3
+
+
 def test_one_slow_link_makes_a_fast_network_slow() -> None:
     nodes = three(("eth0", "10.0.0", 1000), ("eth1", "10.1.0", 10000))
     nodes[2]["interfaces"][1]["speed_mbps"] = 100

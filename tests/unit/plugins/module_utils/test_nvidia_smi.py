@@ -328,6 +328,14 @@ def test_a_damaged_gpu_does_not_hide_the_other():
     assert "the element of GPU 0000:1b:00.0 is damaged" in record.problems
 
 
+def test_damage_in_the_list_of_clocks_or_of_processes_costs_no_gpu():
+    lists = "<supported_clocks><supported_mem_clock><value>2619 MHz</value></supported_clocks>"
+    record = facts(TWO.replace("<uuid>", f"{lists}<uuid>", 1))
+    assert (record.status, len(record.gpus), record.problems) == ("ok", 2, ())
+    assert "the list of clocks or of processes of GPU 0000:1b:00.0 is damaged" in record.notes
+    assert record.gpus[0].memory_bytes == 81559 * MIB
+
+
 def test_any_cut_gives_the_gpus_that_are_whole():
     ends = [match.end() for match in re.finditer("</gpu>", TWO)]
     for cut in range(len(TWO)):
@@ -384,6 +392,14 @@ def test_harmless_lines_are_notes():
     assert "nvidia-smi says: Welcome to this machine" in record.notes
 
 
+def test_mig_devices_that_all_claim_one_index_are_counted():
+    indices = iter(range(10))
+    text = re.sub(r"(<mig_device>\s*<index>)\d+", lambda match: f"{match.group(1)}0", MIG)
+    instances = facts(text).gpus[0].mig.instances
+    assert len(instances) > 1
+    assert all(instance.index == next(indices) for instance in instances)
+
+
 # --- health
 
 
@@ -401,6 +417,11 @@ def test_harmless_lines_are_notes():
             "bad memory pages",
         ),
         ("<channel_repair_pending>No", "<channel_repair_pending>Yes", "repair of a memory channel"),
+        (
+            "<uuid>",
+            "<remapped_banks><bank_remapper_pending>Yes</bank_remapper_pending></remapped_banks><uuid>",
+            "memory banks to be remapped",
+        ),
         ("<sram_threshold_exceeded>No", "<sram_threshold_exceeded>Yes", "more SRAM errors than allowed"),
         ("<gpu_recovery_action>None", "<gpu_recovery_action>Reset", "needs recovery, says the driver: Reset"),
         (
@@ -440,16 +461,51 @@ def test_what_is_unhealthy_is_said(old, new, sentence):
     "old, new",
     [
         ("<state>Completed", "<state>N/A"),
-        ("<sw_power_cap>Not Active", "<sw_power_cap>Active"),
+        ("sw_power_cap>Not Active", "sw_power_cap>Active"),
         ("<dram_correctable>2", "<dram_correctable>900"),
         ("<current_link_width>16x", "<current_link_width>8x"),
         ("<current_link_gen>5", "<current_link_gen>1"),
         ("/opt/venv/bin/python", "ERR!"),
         ("<health>", "<health><novelty>On</novelty>"),
+        ("<uuid>", "<addressing_mode>Unknown Error</addressing_mode><uuid>"),
+        ("<uuid>", "<remapped_banks><bank_remapper_pending>No</bank_remapper_pending></remapped_banks><uuid>"),
     ],
 )
 def test_what_is_no_fault(old, new):
+    assert old in TWO
     assert facts(TWO.replace(old, new)).problems == ()
+
+
+def test_an_error_in_place_of_a_setting_is_worth_a_note_and_of_a_sensor_a_problem():
+    text = TWO.replace("<uuid>", "<addressing_mode>Unknown Error</addressing_mode><uuid>", 1)
+    record = facts(text.replace("31 C", "Unknown Error", 1))
+    assert record.gpus[0].problems == ("answers 'Unknown Error' for gpu_temp",)
+    assert "GPU 0 (0000:1b:00.0): the driver answers 'Unknown Error' for addressing_mode" in record.notes
+
+
+@pytest.mark.parametrize(
+    "sign, problems",
+    [
+        ("<addressing_mode>ATS</addressing_mode>", 0),
+        ("<c2c_mode>Enabled</c2c_mode>", 0),
+        ("<addressing_mode>HMM</addressing_mode>", 1),
+        ("<c2c_mode>Disabled</c2c_mode>", 1),
+        ("", 1),
+    ],
+)
+def test_few_pcie_lanes_are_no_fault_where_pcie_is_not_the_way_to_the_cpu(sign, problems):
+    text = TWO.replace("<current_link_width>16x", "<current_link_width>1x").replace("<uuid>", f"{sign}<uuid>")
+    record = facts(text)
+    assert len(record.problems) == problems
+    assert all("uses 1 of 16 PCIe lanes" in problem for problem in record.problems)
+
+
+def test_a_gpu_without_memory_of_its_own():
+    text = TWO.replace("81559 MiB", "N/A").replace("<uuid>", "<addressing_mode>ATS</addressing_mode><uuid>")
+    record = facts(text)
+    assert [gpu.memory_bytes for gpu in record.gpus] == [0, 0]
+    assert "GPU 0 (0000:1b:00.0): it has no memory of its own: it shares the machine's" in record.notes
+    assert record.problems == ()
 
 
 @pytest.mark.parametrize(
@@ -565,6 +621,25 @@ def test_topology_of_old_drivers_names_the_cards():
         assert topology.links["mlx4_0"] == {"GPU0": "PHB", "GPU1": "SOC", "mlx4_0": "X"}
         assert topology.cpu_affinity == {"GPU0": "0-7", "GPU1": "8-15"}
         assert topology.numa_affinity == {}
+
+
+def test_words_that_a_terminal_ran_together_are_taken_apart():
+    text = (
+        "GPU0    GPU1    NIC0    NIC1NIC2    NIC10CPU Affinity    NUMA Affinity   GPU NUMA ID\n"
+        "GPU0     X      NV18    PIX     NODENODE    SYS     0-47,96-143 0N/A\n"
+        "GPU1    NV18     X      SYS     SYSSYS      PIX     48-95,144-191   1               N/A\n"
+        "NIC0    PIX     SYS      X      SYSSYS      SYS\n"
+        "NIC1    NODE    SYS     SYS      XPIX       SYS\n"
+        "NIC2    NODE    SYS     SYS      PIXX       SYS\n"
+        "NIC10   SYS     PIX     SYS      SYSSYS      X\n"
+    )
+    topology = smi.parse_topology(text)
+    assert topology.devices == ("GPU0", "GPU1", "NIC0", "NIC1", "NIC2", "NIC10")
+    assert topology.complete
+    assert tuple(topology.links["GPU0"].values()) == ("X", "NV18", "PIX", "NODE", "NODE", "SYS")
+    assert tuple(topology.links["NIC2"].values()) == ("NODE", "SYS", "SYS", "PIX", "X", "SYS")
+    assert topology.cpu_affinity == {"GPU0": "0-47,96-143", "GPU1": "48-95,144-191"}
+    assert (topology.numa_affinity, topology.gpu_numa_id) == ({"GPU0": "0", "GPU1": "1"}, {})
 
 
 def test_a_cut_topology_is_completed_from_the_other_direction():

@@ -172,3 +172,16 @@ def test_memory_that_may_not_do(shm: int | None, rdma: bool, memlock: float, wor
 def test_versions_that_differ(one: dict[str, str], two: dict[str, str], said: str | None) -> None:
     found = _preflight.version_problems({"n1": one, "n2": two}, ["torch"])
     assert [line.partition(": run")[0] for line in found] == ([] if said is None else [said])
+
+
+@pytest.mark.parametrize(
+    ("digests", "said"),
+    [
+        ({"n1": "a" * 64, "n2": "a" * 64}, ""),
+        ({"n1": "a" * 64, "n2": ""}, ""),  # n2 has said already that it has none
+        ({"n1": "a" * 64, "n2": "b" * 64, "n3": "a" * 64}, "sha256 aaaaaaaaaaaa on n1, n3; sha256 bbbbbbbbbbbb on n2"),
+    ],
+)
+def test_interpreters_that_are_not_the_same_file(digests: dict[str, str], said: str) -> None:
+    note = _preflight.interpreter_note(digests)
+    assert (said in note) if said else note == ""

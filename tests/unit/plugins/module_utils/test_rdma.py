@@ -170,8 +170,57 @@ def test_iwarp_and_efa_are_neither_ib_nor_roce() -> None:
     iwarp = {**roce({}), "node_type": "4: RNIC\n"}
     efa = roce({})
     efa["ports"][1]["link_layer"] = "Unspecified\n"
-    found = {device.name: device.transport for device in build_rdma_devices({"irdma0": iwarp, "efa_0": efa})}
-    assert found == {"irdma0": "iwarp", "efa_0": "other"}
+    usnic = {**roce({}), "node_type": "6: usNIC UDP\n"}
+    found = {
+        device.name: device.transport
+        for device in build_rdma_devices({"irdma0": iwarp, "efa_0": efa, "usnic_0": usnic})
+    }
+    assert found == {"irdma0": "iwarp", "efa_0": "other", "usnic_0": "other"}
+
+
+@pytest.mark.parametrize(
+    ("transport", "layer", "expected"),
+    [
+        ("InfiniBand (0)", "InfiniBand", "ib"),
+        ("InfiniBand (0)", "Ethernet", "roce"),
+        ("InfiniBand (0)", "", "other"),
+        ("iWARP (1)", "Ethernet", "iwarp"),
+        ("usNIC UDP (3)", "Ethernet", "other"),
+        ("unspecified (4)", "InfiniBand", "other"),  # EFA, as rdma-core before version 33 printed it
+        ("unspecified (4)", "Unspecified", "other"),
+        ("invalid transport (7)", "Ethernet", "other"),
+        ("", "InfiniBand", "ib"),
+    ],
+)
+def test_ibv_devinfo_tells_the_transport_apart_from_the_link_layer(transport: str, layer: str, expected: str) -> None:
+    head = f"hca_id:\tdev_0\n\ttransport:\t\t\t{transport}\n" if transport else "hca_id:\tdev_0\n"
+    text = f"{head}\t\tport:\t1\n\t\t\tstate:\t\t\tPORT_ACTIVE (4)\n\t\t\tlink_layer:\t\t{layer}\n"
+    assert parse_ibv_devinfo(text).devices[0].transport == expected
+
+
+def test_the_tools_word_for_efa_does_not_make_it_infiniband() -> None:
+    raw = roce({})
+    raw["ports"][1]["link_layer"] = "Unknown\n"
+    said = "hca_id: efa_0\n transport: unspecified (4)\n port: 1\n state: PORT_ACTIVE (4)\n link_layer: InfiniBand\n"
+    devices = supplement(build_rdma_devices({"efa_0": raw}), parse_ibv_devinfo(said).devices)
+    assert [device.transport for device in devices] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("width", "speed", "rate"),
+    [
+        ("4X (2)", "50.0 Gbps (64)", 200.0),
+        ("1X (1)", "25.0 Gbps (32)", 25.0),
+        ("4X (2)", "100.0 Gbps (128)", 400.0),
+        ("2X (16)", "14.0 Gbps (16)", 28.0),
+        ("4X (2)", "invalid speed (0)", None),
+        ("invalid width (0)", "25.0 Gbps (32)", None),
+    ],
+)
+def test_ibv_devinfo_v_tells_the_rate_by_lane(width: str, speed: str, rate: Optional[float]) -> None:
+    text = f"hca_id: mlx5_0\n port: 1\n state: PORT_ACTIVE (4)\n active_width: {width}\n active_speed: {speed}\n"
+    second = "hca_id: mlx5_1\n port: 1\n active_speed: 25.0 Gbps (32)\n"
+    assert [device.ports[0].rate_gbps for device in parse_ibv_devinfo(text + second).devices] == [rate, None]
 
 
 def test_order_is_by_number() -> None:

@@ -146,8 +146,9 @@ def test_ipv6_only_roce() -> None:
         roce("mlx5_0", "10.0.0.1", gids=[{"index": 0, "gid": "::ffff:10.0.0.1", "type": "IB/RoCE v1"}]),
         roce("mlx5_0", "10.0.0.1", gids=[]),
         {"name": "efa_0", "ports": [{"port": 1, "state": "ACTIVE", "link_layer": "Unspecified"}]},
+        {**ib("efa_0"), "transport": "other"},
     ],
-    ids=["address elsewhere", "software", "iwarp", "v1 only", "no table", "efa"],
+    ids=["address elsewhere", "software", "iwarp", "v1 only", "no table", "efa", "efa called InfiniBand"],
 )
 def test_devices_that_nccl_cannot_use_here(device: Dict[str, Any]) -> None:
     assert choose([[device], [roce("mlx5_0", "10.0.0.2")]]).transport == "tcp"

@@ -277,6 +277,23 @@ def unavailable(error: str, **more: Any) -> Dict[str, Any]:
         (Probe("ok", imported(cuda_available=True)), True, "ok"),
         (not_imported("ImportError", "libcudnn.so.9: cannot open shared object file"), True, "missing_library"),
         (
+            not_imported("ImportError", "Error loading shared library libstdc++.so.6: No such file or directory"),
+            True,
+            "missing_library",
+        ),
+        (
+            not_imported("FileNotFoundError", "[Errno 2] No such file or directory: '/nonexistent/cache'"),
+            True,
+            "import_failed",
+        ),
+        (
+            not_imported(
+                "OSError", "libx.so.11: symbol f, version liby.so.11 not defined in file liby.so.11 with link"
+            ),
+            True,
+            "symbol_mismatch",
+        ),
+        (
             not_imported("ImportError", "/x/libtorch_cuda.so: undefined symbol: ncclCommRegister"),
             True,
             "symbol_mismatch",

@@ -153,15 +153,6 @@ def test_own_questions(tmp_path):
     assert system_facts.answer({"id": "a", "command": ["no-such-tool"]}) == {"problem": "no-such-tool: exit status 127"}
 
 
-def test_who_was_turned_away_is_asked_again(monkeypatch):
-    told = {
-        "a": ["kex_exchange_identification: read: Connection reset by peer", ""],
-        "b": ["Permission denied", "never"],
-    }
-    monkeypatch.setattr(system_facts, "log_in", lambda account, peer, timeout: {"why": told[peer].pop(0)})
-    assert system_facts.gather_ssh("root", ["a", "b"], 5) == {"a": {"why": ""}, "b": {"why": "Permission denied"}}
-
-
 def test_a_disk_that_is_not_there_is_looked_for_above(tmp_path):
     disks = system_facts.gather_disks([str(tmp_path), str(tmp_path / "not" / "yet")])
     assert len(disks) == 1

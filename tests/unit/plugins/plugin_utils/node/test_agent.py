@@ -512,6 +512,54 @@ def test_the_nodes_that_a_launcher_reached_over_ssh_are_told_of_its_end(run: Run
         assert (tmp_path / f"{name}.told").read_text() == f"{name}\n{line}\n"
 
 
+@pytest.fixture
+def told(run: Run, tmp_path: Path) -> Callable[..., set[str]]:
+    """Runs a plan to its end, with an ssh that keeps what it was to do, and says on which nodes it was to do it."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\nshift 6\nprintf "%s\\n" "$@" > {tmp_path}/$1.told\n')
+    ssh.chmod(0o755)
+    code = f"import runpy, sys; sys.argv = [{SCRIPT!r}, 'run', {str(run.folder)!r}]; m = runpy.run_path({SCRIPT!r}); "
+    code += "m['run'].__globals__.update(UNATTENDED=0.6, TURN=0); sys.exit(m['main']())"
+
+    def start(*argv: str, **more: Any) -> set[str]:
+        run.plan(*argv, others=["n2", "n3"], env={"TORCHFLEET_NODE": "n1"}, **more)
+        env = {"PATH": f"{tmp_path}:{os.defpath}"}
+        subprocess.run([sys.executable, "-I", "-c", code], env=env, timeout=PATIENCE, check=False)
+        return {path.read_text().split()[4] + " on " + path.stem for path in tmp_path.glob("*.told")}
+
+    return start
+
+
+def test_a_failure_that_nobody_follows_is_told_to_all_nodes(told: Callable[..., set[str]]) -> None:
+    assert told("false") == {"failed on n2", "failed on n3"}
+
+
+@pytest.mark.parametrize("name", ["asked", "told", "stop.json"])
+def test_a_failure_that_somebody_knows_of_is_told_to_nobody(run: Run, told: Callable[..., set[str]], name: str) -> None:
+    script = f'(sleep 0.3; echo \'{{"reason": "x"}}\' > {name}) & exit 1'
+    assert told("sh", "-c", script) == set()
+
+
+@pytest.mark.parametrize("argv", [("true",), ("sleep", "1000")])
+def test_a_run_that_ends_well_or_at_its_limit_is_told_to_nobody(told: Callable[..., set[str]], argv: Any) -> None:
+    assert told(*argv, time_limit=0.3) == set()
+
+
+def test_a_node_ends_with_one_that_failed_elsewhere_and_says_so(run: Run) -> None:
+    started = run.start("sleep", "1000")
+    until(lambda: agent.node_state(str(run.folder))[0] == "running")
+    agent.failed_elsewhere(str(run.folder), "n3", 10)
+    assert started.wait(PATIENCE) == 128 + signal.SIGTERM
+    assert agent.stop_reason(str(run.folder)) == "the launcher on n3 failed, and nobody followed the run"
+
+
+def test_a_node_that_has_ended_remembers_that_it_was_told(run: Run) -> None:
+    assert run.start("true").wait(PATIENCE) == 0
+    agent.failed_elsewhere(str(run.folder), "n3", 10)
+    assert (run.folder / "told").exists()
+    assert agent.stop_reason(str(run.folder)) == ""
+
+
 def test_what_outlives_the_heads_launcher_is_ended_and_it_is_said_why(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -299,6 +299,7 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.9,
         signs=signs(
+            r"ROCk module is NOT loaded",
             r"communicate with the NVIDIA driver",
             r"could not insert (?:module )?'?\"?nvidia",
             # The kernel's, modprobe's, udev's and dkms's words for a module that does not fit.
@@ -371,6 +372,9 @@ RULES: Tuple[Rule, ...] = (
         level=LIKELY,
         confidence=0.8,
         signs=signs(
+            r"[Ff]ailed to open libnvidia-ml",
+            r"nable to open /dev/kfd",
+            r"hipErrorNoDevice",
             r"No CUDA GPUs are available",
             r"no CUDA-capable device is detected",
             r"No CUDA runtime is found",
@@ -427,6 +431,8 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.95,
         signs=signs(
+            r"invalid value for --gpu-architecture",
+            r"(?:CUDNN|CUBLAS)_STATUS_ARCH_MISMATCH",
             r"no kernel image is available",
             r"(?P<sm>sm_\d+) is not compatible with the current PyTorch",
             r"current PyTorch install supports CUDA capabilities",
@@ -458,6 +464,8 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.9,
         signs=signs(
+            r"HIP failure:? '?out of memory",
+            r"HSA_STATUS_ERROR_OUT_OF_RESOURCES",
             r"CUDA out of memory",
             r"HIP out of memory",
             r"CUDA (?:driver )?error: out of memory",
@@ -537,7 +545,7 @@ RULES: Tuple[Rule, ...] = (
             r"^=? *EXIT CODE: 9\b",
             sign(r"exit(?:ed with)? (?:status|code):? 137\b", "status 137", "code 137", "code: 137"),
             sign(r"(?:line \d+: +|^)\d+ Killed  ", " killed  "),
-            r"^\s*Killed\s*$",
+            r"^\W*Killed\W*$",
             sign(r"tasks? \d[\d,-]*: Killed\s*$", ": killed"),
         ),
         outranks=("collective_timeout_desync", "external_sigterm"),

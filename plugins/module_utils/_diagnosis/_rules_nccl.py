@@ -12,6 +12,7 @@ from typing import Tuple
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rule import (
     CONTAINER,
     ECHO,
+    HINT,
     LIKELY,
     STATED,
     SYMPTOM,
@@ -65,6 +66,20 @@ RULES: Tuple[Rule, ...] = (
         probe="rdma_gids",
     ),
     Rule(
+        id="gid_changed",
+        label="ib_gid_index",
+        level=HINT,
+        confidence=0.4,
+        signs=signs(r"async event ?: GID table change", r"GID table changed"),
+        recovers=True,
+        cause="The adapter's table of addresses changed meanwhile, so that a fixed GID index means another one now.",
+        fix=(
+            "With NCCL 2.21 and later remove NCCL_IB_GID_INDEX everywhere, and start again; see what changes the "
+            "adapter's addresses (DHCP, a container's network)."
+        ),
+        probe="rdma_gids",
+    ),
+    Rule(
         id="gid_not_routed",
         label="ib_gid_index",
         level=LIKELY,
@@ -104,6 +119,7 @@ RULES: Tuple[Rule, ...] = (
         level=SYMPTOM,
         confidence=0.75,
         signs=signs(
+            r"Unresponsive receiver",
             r"Got completion .*?(?:error|status)[ =](?:IBV_WC_RETRY_EXC_ERR|12\b|13\b|IBV_WC_RNR)",
             r"Transport retry count exceeded",
             r"RETRY EXCEEDED ERROR",
@@ -152,6 +168,7 @@ RULES: Tuple[Rule, ...] = (
         level=LIKELY,
         confidence=0.55,
         signs=signs(
+            r"network device '(?P<other>[\w:]+)' is not available, please use",
             r"NET/IB : Unable to open device (?P<other>\w+)",
             r"(?:Call to |\b)ibv_\w+ failed.*No such device",
             r"Attempted to (?:connect|merge) incompatible devices",
@@ -212,6 +229,9 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.85,
         signs=signs(
+            r"Couldn't register (?:GPU )?MR",
+            r"Regist\w*Memory\w* failed.*(?:Invalid argument|Bad address)",
+            r"ib_umem_get: failed to get user pages",
             r"ibv_reg_dmabuf_mr\w* failed",
             r"ibv_reg_mr\w*(?:\(.*\))?:? failed.*(?:Bad address|Invalid argument)",
             r"register (?:memory|user buffer|address).*Bad address",
@@ -483,6 +503,7 @@ RULES: Tuple[Rule, ...] = (
             r"NCCL failure \S+ '(?:internal error|unhandled|remote)",
             r"ncclInternalError: Internal check failed",
             r"unhandled cuda error",
+            r"\bnccl(?:InvalidUsage|InvalidArgument|InternalError|UnhandledCudaError)\b",
             r"NCCL error in: .*internal error",
         ),
         cause="NCCL failed, and the lines that say why are not in this log.",

@@ -443,6 +443,20 @@ RULES: Tuple[Rule, ...] = (
         probe_parameters={"host": "{peer}", "port": "{port}"},
     ),
     Rule(
+        id="packets_dropped",
+        label="firewall_blocked_ports",
+        level=LIKELY,
+        confidence=0.6,
+        # What ufw and firewalld write to the kernel's log.
+        signs=signs(r"\[UFW BLOCK\].* PROTO=TCP", r"(?:FINAL_REJECT|_REJECT: ).* PROTO=TCP"),
+        recovers=True,
+        cause="The kernel's log shows connections that a firewall drops or rejects.",
+        fix=(
+            "Let the nodes reach each other on all TCP ports: firewall-cmd --permanent --zone=trusted "
+            "--add-source=<training subnet>, or ufw allow from <training subnet>."
+        ),
+    ),
+    Rule(
         id="mpi_on_bridge",
         label="launcher_args_mismatch",
         level=LIKELY,
@@ -496,6 +510,8 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.75,
         signs=signs(
+            r"missed too many heartbeats",
+            r"transport endpoint shutdown|Transport endpoint is not connected",
             r"NETDEV WATCHDOG",
             r"NIC Link is Down",
             r"network is down\b",
@@ -737,7 +753,7 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.6,
         signs=signs(
             r"RendezvousTimeoutError",
-            r"rendezvous .{0,80}(?:did not complete|timed out)",
+            r"rendezvous .{0,80}(?:did not complete|timed out|times out)",
             r"Exceeded max number of attempts to join",
             r"Timed out waiting for hosts to",
         ),

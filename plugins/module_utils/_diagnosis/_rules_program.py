@@ -348,6 +348,10 @@ RULES: Tuple[Rule, ...] = (
         level=CONTAINER,
         confidence=0.4,
         signs=signs(
+            r"End of error message",
+            r"exited unexpectedly",
+            r"_init failed for some reason",
+            sign(r"\[ ?\d+\] /\S+\.so[.\d]*\(\S*\+0x", "+0x"),
             r"ChildFailedError",
             r"exitcode\s*: -?[1-9]",
             r"\(exitcode: -?[1-9]\d*\)",
@@ -403,6 +407,8 @@ RULES: Tuple[Rule, ...] = (
         level=CONTAINER,
         confidence=0.3,
         signs=signs(
+            r"\bLLVM ERROR: ",
+            r"Windows fatal exception",
             sign(r"NCCL WARN (?!Failed to open libibverbs|NET/Plugin|NET/OFI Disabling shared|Missing)", "nccl warn"),
             sign(r"\b(?:\w+\.)*\w*(?-i:Error|Exception): ", "error: ", "exception: "),
             r"Traceback \(most recent call last\)",

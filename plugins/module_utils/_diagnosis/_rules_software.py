@@ -21,7 +21,10 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rul
 )
 
 _LAUNCHERS = r"(?:torchrun|deepspeed|accelerate|colossalai|orted|prted|pdsh|mpirun|mpiexec|horovodrun)"
-_ENV = r"(?:RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT|NODE_RANK)"
+_ENV = (
+    r"(?:RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT|NODE_RANK|OMPI_COMM_WORLD_\w+|PMI_\w+"
+    r"|SLURM_\w+)"
+)
 _TOO_HIGH = r"(?:6553[6-9]|655[4-9]\d|65[6-9]\d\d|6[6-9]\d{3}|[7-9]\d{4}|\d{6,})"
 
 RULES: Tuple[Rule, ...] = (
@@ -98,7 +101,11 @@ RULES: Tuple[Rule, ...] = (
         label="library_conflict",
         level=SYMPTOM,
         confidence=0.45,
-        signs=signs(r"CUBLAS_STATUS_INVALID_VALUE.* when calling", r"CUBLAS_STATUS_NOT_SUPPORTED.* when calling"),
+        signs=signs(
+            r"CUDNN_STATUS_NOT_INITIALIZED",
+            r"CUBLAS_STATUS_INVALID_VALUE.* when calling",
+            r"CUBLAS_STATUS_NOT_SUPPORTED.* when calling",
+        ),
         cause=(
             "cuBLAS refuses a plain call: often another cuBLAS than torch's own is loaded, else the program's shapes."
         ),
@@ -123,7 +130,7 @@ RULES: Tuple[Rule, ...] = (
             r"cannot find -l(?P<library>\w+)",
             r"Could not find (?P<library>lib\S+\.so\S*) ",
             r"libcuda\.so cannot found",
-            r"ailed to (?:dl)?open (?P<library>libcu\w+\.so\S*)",
+            r"ailed to (?:dl)?open (?P<library>lib(?:cu|nv)[\w-]+\.so\S*)",
             r"DLL load failed while importing",
         ),
         cause="The library {library} is not on this node, or not where the loader looks.",
@@ -455,6 +462,7 @@ RULES: Tuple[Rule, ...] = (
         level=SYMPTOM,
         confidence=0.5,
         signs=signs(
+            r"TE detected a mismatch in versions",
             r"unable to reliably start one or more daemons",
             r"unable to launch the specified application",
             r"unable to find the specified executable",
@@ -514,6 +522,7 @@ RULES: Tuple[Rule, ...] = (
         level=LIKELY,
         confidence=0.8,
         signs=signs(
+            r"need to be configured to run distributed",
             r"host:port expected",
             r"initialize with rank \d+ but world",
             r"not enough (?:slots available|node entries)",
@@ -588,6 +597,28 @@ RULES: Tuple[Rule, ...] = (
         ),
     ),
     Rule(
+        id="scheduler_refuses",
+        label="launcher_args_mismatch",
+        level=SYMPTOM,
+        confidence=0.5,
+        signs=signs(
+            r"(?:srun|sbatch|salloc): error: (?:Batch job submission failed|Unable to (?:allocate|create step)\b)"
+            r"(?!.*(?:slurm controller|Socket timed out|not responding))"
+        ),
+        cause="Slurm does not accept what the job asks for.",
+        fix="Compare nodes, tasks, GPUs, memory, time, partition and account of the request with sinfo and sacctmgr.",
+    ),
+    Rule(
+        id="controller_silent",
+        label="node_network_down",
+        level=SYMPTOM,
+        confidence=0.5,
+        signs=signs(r"Unable to contact slurm controller", r"error: .*Socket timed out on send/recv operation"),
+        recovers=True,
+        cause="Slurm's controller does not answer.",
+        fix="scontrol ping; see that slurmctld runs and that this node reaches its host.",
+    ),
+    Rule(
         id="node_left_out",
         label="launcher_args_mismatch",
         level=HINT,
@@ -634,6 +665,7 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.85,
         signs=signs(
+            r"built without libuv support",
             r"KeyError: ['\"]PDSH_SSH_ARGS_APPEND",
             r"UnboundLocalError: .*(?:hostfile|active_resources|launch_cmd|ssh_)",
         ),

@@ -300,6 +300,8 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"detected mismatch between collectives",
             r"Mismatched collective detected",
+            r"collective mismatch around rank",
+            r"NCCL WARN Your program may be hanging",
             r"op\.preamble\.length <= op\.nbytes",
             r"collective.{0,40}shapes? .{0,30}mismatch",
         ),
@@ -415,9 +417,15 @@ RULES: Tuple[Rule, ...] = (
             # A frame of one whose head and end were left out.
             sign(r"^.{0,160}\bFile \"[^\"]+\", line \d+, in [<\w]", 'file "'),
             r"C\+\+ exception with description",
+            r"Failed to start container",
             r"NCCL error in: ",
             # Whatever program it is: a line that begins by saying so.
-            sign(r"^(?:[\w./@-]+: )?(?:fatal(?: error)?|error|panic): ", "fatal: ", "error: ", "panic: "),
+            sign(
+                r"^(?:[\w./@-]+: )?(?:fatal(?: error)?|error|panic): (?!couldn't chdir)",
+                "fatal: ",
+                "error: ",
+                "panic: ",
+            ),
             r"Exception raised from (?:c10_cuda_check_implementation|checkForNCCLErrors)",
         ),
         recovers=True,

@@ -16,6 +16,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rul
     STATED,
     SYMPTOM,
     Rule,
+    fact,
     sign,
     signs,
 )
@@ -179,6 +180,8 @@ RULES: Tuple[Rule, ...] = (
             r"command '\S*nvcc' failed: No such file",
             r"fatal error: cu\w+\.h: No such file",
             r"nvcc: No such file",
+            # A CUDA_HOME that holds a list of directories, as a PATH does.
+            sign(r"(?:^|\s):?(?:/[^\s:]+:)+/[^\s:]+/bin/nvcc -", "/bin/nvcc -"),
         ),
         recovers=True,
         outranks=("ds_cuda_torch_mismatch",),
@@ -400,7 +403,6 @@ RULES: Tuple[Rule, ...] = (
             r"Failed to find .*executable.*(?P<command>orted|prted)",
             r"command not found: (?P<command>python[\d.]*|torchrun|deepspeed|accelerate|colossalai|mpirun|"
             r"srun|conda)",
-            r"couldn't chdir to `?(?P<command>[^'`]+)",
             r"execvp (?P<command>\S+) failed",
             r"Unknown command:? (?P<command>python[\d.]*|torchrun|deepspeed|accelerate|colossalai|mpirun)",
             r"Could not find conda environment",
@@ -416,6 +418,23 @@ RULES: Tuple[Rule, ...] = (
         ),
         probe="path_exists",
         probe_parameters={"path": "{command}"},
+    ),
+    fact("file_not_found", r"can't open file", r"FileNotFoundError", r"execve\(\): ", r"command not found"),
+    Rule(
+        # Slurm goes on in /tmp, and a step that needs nothing of the directory is well there.
+        id="directory_absent",
+        label="launcher_remote_env",
+        level=LIKELY,
+        confidence=0.86,
+        signs=signs(r"couldn't chdir to `?(?P<directory>[^'`]+)"),
+        needs=("file_not_found",),
+        outranks=("launcher_args_mismatch", "user_code"),
+        cause=(
+            "{directory}, where the job was submitted, is not there on a node, so it started in /tmp without its files."
+        ),
+        fix="Keep the code at one path on all nodes: a shared file system, or playbooks/sync.yml before the start.",
+        probe="path_exists",
+        probe_parameters={"path": "{directory}"},
     ),
     Rule(
         id="exit_127",

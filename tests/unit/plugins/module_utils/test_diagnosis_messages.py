@@ -93,3 +93,12 @@ QUIET = [
 @pytest.mark.parametrize("text", QUIET)
 def test_says_nothing_of_plain_messages(text: str) -> None:
     assert diagnose(text)[0].label == "none"
+
+
+def test_a_directory_that_a_step_does_not_need_is_no_failure() -> None:
+    text = (
+        "slurmstepd: error: couldn't chdir to `/home/u/run': No such file or directory: going to /tmp instead\n"
+        "# nThread 1 nGpus 2 minBytes 1024 maxBytes 4096 step: 2(factor) warmup iters: 5 iters: 20\n"
+        "#  Rank  0 Group  0 Pid     11 on         n1 device  0 [0x3b] NVIDIA A100\n"
+    )
+    assert diagnose(text)[0].label == "none"

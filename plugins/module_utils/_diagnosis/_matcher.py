@@ -93,6 +93,8 @@ class _Seen:
     shapes: Set[str] = field(default_factory=set)
     values: Dict[str, List[str]] = field(default_factory=dict)
     by_host: Dict[str, str] = field(default_factory=dict)
+    tally: Dict[str, int] = field(default_factory=dict)
+    total: int = 0
     ranks: List[str] = field(default_factory=list)
     hosts: List[str] = field(default_factory=list)
     last: Tuple[int, bytes, int, int] = (-1, b"", 0, 0)  # file, who, and how much progress that file and they had shown
@@ -102,7 +104,7 @@ class _Seen:
 class _Index:
     """Rules by the literals they wait for, and one expression that finds any of the literals."""
 
-    waiting: Mapping[bytes, Sequence[Tuple[Rule, Pattern[str]]]]
+    waiting: Mapping[bytes, Sequence[Tuple[Rule, str]]]
     literals: Pattern[bytes]
     shapes: Pattern[bytes]  # the same for lines without their digits
 
@@ -202,7 +204,7 @@ class Reader:
                 content = raw[window : min(end, window + _LINE_BYTES)].decode("utf-8", "replace").rstrip()
             for rule, pattern in self._index.waiting[at.group()]:
                 seen = self._seen[rule.id]
-                found = pattern.search(content) if seen.matches < _MATCHES else None
+                found = _compiled(pattern).search(content) if seen.matches < _MATCHES else None
                 if found and _holds(rule, found.groupdict()):
                     self._note(rule, seen, found.groupdict(), file, number, content, text, start)
             at = self._index.literals.search(text, place + 1, end)
@@ -238,6 +240,10 @@ class Reader:
         if rule.differs:
             value = str(values.get(rule.differs))
             seen.by_host[host or value] = value
+        if rule.tally:
+            member = str(values.get(rule.tally[0]))
+            seen.tally[member] = seen.tally.get(member, 0) + 1
+            seen.total = max(seen.total, int(values.get(rule.tally[1]) or 0))
         shape = re.sub(r"[\d\W]+", " ", content)
         if shape not in seen.shapes and len(seen.hits) < _EVIDENCE_LINES:
             seen.shapes.add(shape)
@@ -264,6 +270,8 @@ class Reader:
             return len(self._hosts) > 1
         rule, seen = self._rules[rule_id], self._seen[rule_id]
         if not seen.matches or (rule.differs and len(set(seen.by_host.values())) < 2):
+            return False
+        if rule.tally and not _tallies(seen, rule.tally[2]):
             return False
         if rule.recovers and self._recovered(*seen.last):
             return False
@@ -321,18 +329,30 @@ class Reader:
 
 
 def _index(rules: Sequence[Rule]) -> _Index:
-    waiting: Dict[bytes, List[Tuple[Rule, Pattern[str]]]] = {}
+    waiting: Dict[bytes, List[Tuple[Rule, str]]] = {}
     for rule in rules:
         for sign in rule.signs:
-            pattern = re.compile(sign.pattern, re.IGNORECASE)
             for literal in sign.keys:
-                waiting.setdefault(literal.encode(), []).append((rule, pattern))
+                waiting.setdefault(literal.encode(), []).append((rule, sign.pattern))
     # One literal may be part of another: the longer is what the search finds, so it answers for both.
-    whole = {
-        key: pairs + [pair for other in waiting if other != key and other in key for pair in waiting[other]]
-        for key, pairs in waiting.items()
-    }
+    whole = {key: list(pairs) for key, pairs in waiting.items()}
+    all_keys = b"\n".join(waiting)
+    for part, pairs in waiting.items():
+        at = all_keys.find(part)
+        while at >= 0:
+            end = all_keys.find(b"\n", at)
+            end = len(all_keys) if end < 0 else end
+            key = all_keys[all_keys.rfind(b"\n", 0, at) + 1 : end]
+            if key != part:
+                whole[key].extend(pairs)
+            at = all_keys.find(part, end)
     return _Index(whole, _search_for(whole), _search_for({key.translate(None, _DIGITS) for key in whole}))
+
+
+@lru_cache(maxsize=None)
+def _compiled(pattern: str) -> Pattern[str]:
+    """Only when a line holds a literal of it: most of the patterns are never asked."""
+    return re.compile(pattern, re.IGNORECASE)
 
 
 @lru_cache(maxsize=1)
@@ -361,6 +381,13 @@ def _holds(rule: Rule, values: Mapping[str, Optional[str]]) -> bool:
     left, how, right = rule.compare
     first, second = int(values[left] or 0), int(values[right] or 0)
     return first < second if how == "<" else first > second
+
+
+def _tallies(seen: _Seen, how: str) -> bool:
+    """Whether members do not come at all, while the others come once each or one of them more often."""
+    if not len(seen.tally) < seen.total < _LINES_OF_A_SHAPE:
+        return False
+    return (max(seen.tally.values()) > 1) == (how == "twice")
 
 
 def _first_group(found: Optional[re.Match[str]]) -> str:

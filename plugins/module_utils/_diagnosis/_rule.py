@@ -45,9 +45,11 @@ class Rule:
     (not) have been seen, "a|b" meaning either. The named groups of the patterns are the rule's values: `{name}` in
     `cause`, `fix` and `probe_parameters` stands for them.
 
-    `compare` (two groups and a sign between them) and `differs` (a group whose values must not be the same on all
-    hosts) are further conditions. `recovers` marks what a run may live through: it counts only where the log does
-    not go on with progress. `outranks` names labels that this finding explains: they are put behind it.
+    `compare` (two groups and a sign between them), `differs` (a group whose values must not be the same on all
+    hosts) and `tally` (a member's number, how many there should be, and "once" or "twice": some number does not come,
+    and those that come do so once each, or one of them more often) are further conditions. `recovers` marks what a run
+    may live through: it counts only where the log does not go on with progress. `outranks` names labels that this
+    finding explains: they are put behind it.
     """
 
     id: str
@@ -61,6 +63,7 @@ class Rule:
     unless: Tuple[str, ...] = ()
     compare: Tuple[str, ...] = ()
     differs: str = ""
+    tally: Tuple[str, ...] = ()
     recovers: bool = False
     outranks: Tuple[str, ...] = ()
     probe: str = ""

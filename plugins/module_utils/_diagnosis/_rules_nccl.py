@@ -12,6 +12,7 @@ from typing import Tuple
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rule import (
     CONTAINER,
     ECHO,
+    HINT,
     LIKELY,
     STATED,
     SYMPTOM,
@@ -46,6 +47,8 @@ RULES: Tuple[Rule, ...] = (
             r"(?:ncclIbGetGidIndex|ibv_query_gid\w*).*(?:fail|error)",
             r"ibv_modify_qp failed.*(?:No data available|Network is unreachable)",
             r"Got completion .*(?:localGid|remoteGids?) ?fe80:",
+            r"open failed in ncclIbRoceGetVersionNum",
+            r"ibv_create_ah\w* failed",
         ),
         unless=("infiniband",),
         outranks=("ib_fabric_unreachable",),
@@ -59,6 +62,20 @@ RULES: Tuple[Rule, ...] = (
             "RoCE v2 "
             "entry with the routable IPv4 (show_gids; often 3): nccl_env_extra: {{NCCL_IB_GID_INDEX: '3'}} in "
             "host_vars."
+        ),
+        probe="rdma_gids",
+    ),
+    Rule(
+        id="gid_changed",
+        label="ib_gid_index",
+        level=HINT,
+        confidence=0.4,
+        signs=signs(r"async event ?: GID table change", r"GID table changed"),
+        recovers=True,
+        cause="The adapter's table of addresses changed meanwhile, so that a fixed GID index means another one now.",
+        fix=(
+            "With NCCL 2.21 and later remove NCCL_IB_GID_INDEX everywhere, and start again; see what changes the "
+            "adapter's addresses (DHCP, a container's network)."
         ),
         probe="rdma_gids",
     ),
@@ -102,11 +119,17 @@ RULES: Tuple[Rule, ...] = (
         level=SYMPTOM,
         confidence=0.75,
         signs=signs(
+            r"Unresponsive receiver",
             r"Got completion .*?(?:error|status)[ =](?:IBV_WC_RETRY_EXC_ERR|12\b|13\b|IBV_WC_RNR)",
             r"Transport retry count exceeded",
             r"RETRY EXCEEDED ERROR",
             r"ibv_modify_qp failed.*(?:No route to host|timed out)",
             r"modify QP .{0,20}to RT[RS]",
+            r"RNR retry count exceeded",
+            r"error modifying QP to RTR",
+            r"Unable to Connect the HCA",
+            r"Failed status 1[23]:",
+            r"no .{0,40}transport to .*unreachable",
         ),
         cause=(
             "The RDMA ports are up but the peer's does not answer (retries used up): routing, another subnet, rails "
@@ -145,8 +168,14 @@ RULES: Tuple[Rule, ...] = (
         level=LIKELY,
         confidence=0.55,
         signs=signs(
+            r"network device '(?P<other>[\w:]+)' is not available, please use",
             r"NET/IB : Unable to open device (?P<other>\w+)",
             r"(?:Call to |\b)ibv_\w+ failed.*No such device",
+            r"Attempted to (?:connect|merge) incompatible devices",
+            r"device is incompatible with the local",
+            r"NET/IB : Unable to query device (?P<other>\w+)",
+            r"mixed local Net device counts",
+            r"valid NCCL_NET_FORCE_MERGE",
         ),
         recovers=True,
         cause="NCCL tries an adapter that it cannot use ({other}).",
@@ -177,6 +206,13 @@ RULES: Tuple[Rule, ...] = (
             r"allocate some locked memory",
             r"RLIMIT_MEMLOCK",
             r"memlock limit",
+            sign(
+                r"ibv_(?:exp_)?(?:reg_mr\w*|create_cq\w*|create_qp\w*)\(.+\) failed.*(?:Cannot allocate|"
+                r"Resource temporarily)",
+                "ibv_",
+            ),
+            r"mlx5dv_\w+\b.*Cannot allocate memory",
+            r"Couldn't allocate MR: Cannot allocate",
         ),
         recovers=True,
         cause="The limit on locked memory is too low to register buffers for RDMA.",
@@ -193,15 +229,24 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.85,
         signs=signs(
+            r"Couldn't register (?:GPU )?MR",
+            r"Regist\w*Memory\w* failed.*(?:Invalid argument|Bad address)",
+            r"ib_umem_get: failed to get user pages",
             r"ibv_reg_dmabuf_mr\w* failed",
             r"ibv_reg_mr\w*(?:\(.*\))?:? failed.*(?:Bad address|Invalid argument)",
             r"register (?:memory|user buffer|address).*Bad address",
-            r"Couldn't allocate MR",
+            r"Couldn't allocate MR(?!: Cannot allocate)",
             r"Got completion .*?(?:error|status)[ =](?:IBV_WC_LOC_PROT_ERR|4\b|IBV_WC_REM_ACCESS_ERR|10\b)",
             r"cuMemGetHandleForAddressRange.*(?:fail|error|not supported)",
             r"(?:nvidia[-_]peermem|nv_peer_mem)\b.*(?:could not|not found|not loaded|Invalid argument|failed)",
             r"(?:could not insert|not found).*(?:nvidia[-_]peermem|nv_peer_mem)",
             r"(?:nvidia_peermem|nv_peer_mem): (?:disagrees|Unknown symbol)",
+            r"ibv_exp_reg_mr.*failed.*(?:Bad address|Invalid argument)",
+            r"please load Nvidia peermem",
+            r"Peermem is not supported",
+            r"ibv_reg_dmabuf_mr\w*: ",
+            r"gdr_(?:pin_buffer|map)\w*\(.*failed",
+            r"nvidia_p2p_get_pages",
         ),
         recovers=True,
         cause=(
@@ -234,6 +279,11 @@ RULES: Tuple[Rule, ...] = (
             r"NCCL WARN (?:Error: )?network .+ not found",
             r"failed to initialize any NET plugin",
             r"NET/(?:FasTrak|GPUDirectTCPX\w*|Plugin:|Plugin :) .*(?:init\w* failed|failed to init)",
+            r"NET/OFI .*requires at least libfabric",
+            r"EFA libfabric provider not detected",
+            r"^\W*fi_getinfo(?:\(\))?:.*(?:-61\b|No data available)",
+            r"NET/OFI Caught exception in plugin",
+            r"libnccl-\w+\S*: undefined symbol: fi_",
         ),
         recovers=True,
         cause=(
@@ -289,6 +339,11 @@ RULES: Tuple[Rule, ...] = (
             r"NCCL version mismatch",
             r"mismatched? NCCL version",
             r"wrong magic [0-9a-fx]+ != [0-9a-fx]+",
+            r"NCCL library is (?:too old|not backwards compatible)",
+            r"compiled with too old version of NCCL",
+            r"not all ranks in the communicator support",
+            r"XML (?:Topology|Graph) has wrong version",
+            r"mixed local CollNet device counts",
         ),
         cause=(
             "Two ranks speak differently: other NCCL releases, or NCCL_* settings (NCCL_PROTO, NCCL_ALGO, plugins) set "
@@ -348,6 +403,15 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"Failed to find reverse path from remNode",
             r"graph/\w+\.(?:cc|cu):\d+ NCCL WARN (?!.*(?:falling back|[Cc]ould not open|topology file))",
+            r"Attribute \S+ of node \S+ not found",
+            r"NCCL WARN Could not find (?:any local path|NET with id|rev link|node of type|gpu rank|"
+            r"intermediate GPU|NIC for rank|net id)",
+            r"NCCL WARN Error ?: (?:ring \d|could not find CPU|too many|ran out of room|tried to create|"
+            r"corrupted comm)",
+            r"NCCL WARN Internal error : ",
+            r"NCCL WARN XML (?:Import|Mismatch|Parse)",
+            r"NCCL WARN (?:GetXmlFrom|ncclTopo)\w+",
+            r"NCCL WARN Rank \d+ has no transport",
         ),
         recovers=True,
         cause="NCCL cannot make sense of this machine's GPUs and links: a fault of that release, or it is too old.",
@@ -418,6 +482,10 @@ RULES: Tuple[Rule, ...] = (
             r"cudaIpc(?:Open|Get)MemHandle.*(?:fail|error)",
             r"doesn't support faster communication broadband via P2P",
             r"set `?NCCL_P2P_DISABLE=",
+            r"cuIpcOpenMemHandle\w*\(?\)? failed",
+            r"hipErrorPeerAccess",
+            r"Verification error @ element",
+            r"Out of bounds values : [1-9]\d* FAILED",
         ),
         cause="The GPUs offer peer-to-peer access that they cannot give.",
         fix=(
@@ -435,6 +503,7 @@ RULES: Tuple[Rule, ...] = (
             r"NCCL failure \S+ '(?:internal error|unhandled|remote)",
             r"ncclInternalError: Internal check failed",
             r"unhandled cuda error",
+            r"\bnccl(?:InvalidUsage|InvalidArgument|InternalError|UnhandledCudaError)\b",
             r"NCCL error in: .*internal error",
         ),
         cause="NCCL failed, and the lines that say why are not in this log.",

@@ -11,6 +11,7 @@ from typing import Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rule import (
     ECHO,
+    HINT,
     LIKELY,
     STATED,
     SYMPTOM,
@@ -79,6 +80,8 @@ RULES: Tuple[Rule, ...] = (
             r"(?:Bootstrap|NET/Socket) ?: no (?:usable |NCCL_SOCKET_IFNAME )?interface",
             r"Socket creation failed ?: Address family not supported",
             r"No interface found (?:in the same subnet|matching)",
+            r"verify NCCL_OOB_NET_IFNAME",
+            r"NET/IB ?: No IP interface found",
         ),
         cause="NCCL finds no IP interface to use: none is up, or NCCL_SOCKET_IFNAME (or its family) leaves none over.",
         fix=(
@@ -371,6 +374,10 @@ RULES: Tuple[Rule, ...] = (
                 "nodename nor servname",
                 "No address associated",
             ),
+            r"gethostbyname\(.(?P<name>[\w.-]+).\) failed",
+            r"Unable to resolve \W?(?P<name>[\w.-]+)\W?: Unknown host",
+            r"getaddrinfo returned error",
+            r"error encountered when getting address info",
         ),
         recovers=True,
         outranks=("gloo_wrong_ifname",),
@@ -395,6 +402,10 @@ RULES: Tuple[Rule, ...] = (
             r"EADDRINUSE",
             r"Address already in use",
             r"communication on port [`'\"]?(?P<port>\d+)[`'\"]?, but another process is utilizing it",
+            r"Required ports are in use",
+            r"[Pp]ort (?P<port>\d+) is already (?:in use|being used|used|occupied|allocated|bound)",
+            r"port is already (?:allocated|in use|being used)",
+            r"Only one usage of each socket address",
         ),
         recovers=True,
         cause="The port the run wants ({port}) is taken by another process on that node: a stale run or a second job.",
@@ -416,6 +427,9 @@ RULES: Tuple[Rule, ...] = (
             r"connect(?:ing)? (?:to (?P<peer>[^ <]+)<(?P<port>\d+)> )?returned No route to host",
             r"connect\(\) to \[?(?P<peer>[\w.:-]+?)\]?(?::(?P<port>\d+))? .*?No route to host",
             r"SO_ERROR: No route to host, remote=\[(?P<peer>[\w.:-]+)\]",
+            r"^\W*(?:\[[\w:.-]+\]:? ?)?(?:RuntimeError|OSError|"
+            r"ConnectionError): (?:\[Errno 113\] )?No route to host",
+            r"port \d+ \(tcp\) failed: No route to host",
         ),
         cause=(
             "{peer} answers 'No route to host' to a connection between nodes: a firewall rejects NCCL's ports "
@@ -427,6 +441,20 @@ RULES: Tuple[Rule, ...] = (
         ),
         probe="tcp_port_reachable",
         probe_parameters={"host": "{peer}", "port": "{port}"},
+    ),
+    Rule(
+        id="packets_dropped",
+        label="firewall_blocked_ports",
+        level=LIKELY,
+        confidence=0.6,
+        # What ufw and firewalld write to the kernel's log.
+        signs=signs(r"\[UFW BLOCK\].* PROTO=TCP", r"(?:FINAL_REJECT|_REJECT: ).* PROTO=TCP"),
+        recovers=True,
+        cause="The kernel's log shows connections that a firewall drops or rejects.",
+        fix=(
+            "Let the nodes reach each other on all TCP ports: firewall-cmd --permanent --zone=trusted "
+            "--add-source=<training subnet>, or ufw allow from <training subnet>."
+        ),
     ),
     Rule(
         id="mpi_on_bridge",
@@ -482,6 +510,8 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.75,
         signs=signs(
+            r"missed too many heartbeats",
+            r"transport endpoint shutdown|Transport endpoint is not connected",
             r"NETDEV WATCHDOG",
             r"NIC Link is Down",
             r"network is down\b",
@@ -491,6 +521,18 @@ RULES: Tuple[Rule, ...] = (
             r"lost communication with a remote daemon",
             r"srun: error: Node failure on",
             r"Node\(s\) \S+ not responding",
+            r"NET/IB ?: .*async fatal event",
+            r"Fatal error\. Detected \d+ failed devices",
+            r"device's health compromised",
+            r"poll_health:\d+: Fatal",
+            r"mlx5_error_sw_reset",
+            sign(r"eth\d|(?:en|ib)\w+: Link is [Dd]own", "link is down"),
+            r"link status definitely down",
+            r"can not test connection to node",
+            r"io error (?:with slurmstepd )?on node",
+            r"failed on node \S+ Communication connection failure",
+            r"DUE TO NODE \S+ FAILURE",
+            r"sys files not found \(/sys/class/infiniband",
         ),
         recovers=True,
         cause="A network link of one node went down.",
@@ -508,6 +550,9 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"connect to host (?P<host>\S+) port \d+: (?:No route to host|Connection timed out|Network is unreachable)",
             r"(?P<host>[\w.-]+): ssh: connect .*timed out",
+            r"connect to host (?P<host>\S+) port \d+: Host is down",
+            r"Destination Host Unreachable",
+            r"pdsh@\S+: (?P<host>\S+): mcmd: connect failed",
         ),
         cause="{host} cannot be reached at all: it is down or off the network.",
         fix="Bring {host} back or take it out of torchfleet_group; check ansible_host and torchfleet_address of it.",
@@ -570,6 +615,7 @@ RULES: Tuple[Rule, ...] = (
             r"Ping failed, invalid value returned from server",
             # An address that no machine has looks like a firewall that rejects. The store's was given by hand.
             r"client socket has failed to connect to \[?(?P<host>[\w.:-]+?)\]?:(?P<port>\d+) \(errno: 11[23]",
+            r"waitForInput: .*timed out after",
         ),
         cause=(
             "The rendezvous at {host}:{port} cannot be reached, or went away: wrong address or port, node 0 is not up, "
@@ -582,6 +628,17 @@ RULES: Tuple[Rule, ...] = (
         ),
         probe="tcp_port_reachable",
         probe_parameters={"host": "{host}", "port": "{port}"},
+    ),
+    Rule(
+        id="refused_by_store",
+        label="master_addr_unreachable",
+        level=ECHO,
+        confidence=0.45,
+        # How c10d and Gloo word it before torch 1.11.
+        signs=signs(r"\bRuntimeError: (?:Connection refused|Connection timed out|Network is unreachable)\s*$"),
+        cause="The rendezvous takes no connections: node 0 is not up, or the address or port is wrong.",
+        fix="Check torchfleet_head and torchfleet_master_port, and that the rank on node 0 started first.",
+        probe="tcp_port_reachable",
     ),
     Rule(
         id="store_not_yet_up",
@@ -633,6 +690,62 @@ RULES: Tuple[Rule, ...] = (
         ),
         probe="ranks_alive",
     ),
+    fact("all_registered", r"All distributed processes registered"),
+    Rule(
+        id="members_missing",
+        label="missing_ranks",
+        level=ECHO,
+        confidence=0.5,
+        signs=signs(r"GLOBAL_RANK: \d+, MEMBER: (?P<joined>\d+)/(?P<world>\d+)"),
+        tally=("joined", "world", "once"),
+        unless=("all_registered",),
+        recovers=True,
+        cause="Of {world} processes only the number {joined} comes: the others were not started, or hang before.",
+        fix="Look in the logs of the ranks that are missing; start one process for each, on every node.",
+        probe="ranks_alive",
+    ),
+    Rule(
+        id="members_alike",
+        label="too_many_ranks_joined",
+        level=LIKELY,
+        confidence=0.6,
+        signs=signs(r"GLOBAL_RANK: \d+, MEMBER: (?P<joined>\d+)/(?P<world>\d+)"),
+        tally=("joined", "world", "twice"),
+        unless=("all_registered",),
+        recovers=True,
+        cause="Several of {world} processes take themselves for the same one ({joined}): each was started on its own.",
+        fix=(
+            "Use one launcher only, and give each process its own rank: launch.yml sets NODE_RANK, RANK and LOCAL_RANK "
+            "on every node."
+        ),
+    ),
+    Rule(
+        id="worlds_differ",
+        label="launcher_args_mismatch",
+        level=LIKELY,
+        confidence=0.6,
+        signs=signs(r"dist_world_size=(?P<world>\d+)", r"global_world_sizes=\[(?P<world>\d+)"),
+        differs="world",
+        needs=("several_hosts",),
+        recovers=True,
+        cause="The nodes were started with world sizes that differ: {world}.",
+        fix="The same node count and processes per node on every node; launch.yml renders them from torchfleet_slots.",
+    ),
+    Rule(
+        id="port_state_down",
+        label="node_network_down",
+        level=HINT,
+        confidence=0.4,
+        # As ibstat, ibstatus and ibv_devinfo print it.
+        signs=signs(
+            sign(r"^\s*State: Down\s*$", "state: down"),
+            sign(r"^\s*state:\s+(?:\d: DOWN|PORT_DOWN)\b", ": down", "port_down"),
+        ),
+        recovers=True,
+        cause="A port of an RDMA adapter is down.",
+        fix="Look at cable, transceiver and switch port, or leave that adapter out (NCCL_IB_HCA in nccl_env_extra).",
+        probe="rdma_ports",
+    ),
     Rule(
         id="rendezvous_timeout",
         label="missing_ranks",
@@ -640,8 +753,9 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.6,
         signs=signs(
             r"RendezvousTimeoutError",
-            r"rendezvous .{0,80}(?:did not complete|timed out)",
+            r"rendezvous .{0,80}(?:did not complete|timed out|times out)",
             r"Exceeded max number of attempts to join",
+            r"Timed out waiting for hosts to",
         ),
         cause="The rendezvous ended before all nodes were there.",
         fix=(
@@ -654,7 +768,13 @@ RULES: Tuple[Rule, ...] = (
         label="missing_ranks",
         level=ECHO,
         confidence=0.45,
-        signs=signs(r"store->get\('?0'?\) got error: (?:Socket Timeout|wait timeout)", r"RuntimeError: Socket Timeout"),
+        signs=signs(
+            r"store->get\('?0'?\) got error: (?:Socket Timeout|wait timeout)",
+            r"RuntimeError: Socket Timeout",
+            r"[Ww]ait timeout for key",
+            r"DistStoreError: wait timeout",
+            r"RuntimeError: Wait timeout",
+        ),
         cause="This rank waited in vain for a peer's key in the store: the peer never came that far.",
         fix="Look in the log of the rank that published nothing (rank 0 for the communicator id).",
     ),
@@ -683,6 +803,7 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"Bootstrap Root : rank \d+ of \d+ ranks has already checked in",
             r"Bootstrap Root : mismatch in rank count from procs",
+            r"mismatch in info from procs",
         ),
         cause=(
             "Two processes claim one rank, or two worlds of other sizes meet at one address: a double launch or a "

@@ -16,12 +16,16 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rul
     STATED,
     SYMPTOM,
     Rule,
+    fact,
     sign,
     signs,
 )
 
 _LAUNCHERS = r"(?:torchrun|deepspeed|accelerate|colossalai|orted|prted|pdsh|mpirun|mpiexec|horovodrun)"
-_ENV = r"(?:RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT|NODE_RANK)"
+_ENV = (
+    r"(?:RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT|NODE_RANK|OMPI_COMM_WORLD_\w+|PMI_\w+"
+    r"|SLURM_\w+)"
+)
 _TOO_HIGH = r"(?:6553[6-9]|655[4-9]\d|65[6-9]\d\d|6[6-9]\d{3}|[7-9]\d{4}|\d{6,})"
 
 RULES: Tuple[Rule, ...] = (
@@ -37,7 +41,14 @@ RULES: Tuple[Rule, ...] = (
                 "glibc_",
                 "glibcxx_",
                 "cxxabi_",
-            )
+            ),
+            sign(
+                r"\.so[.\d]*: version [`'](?P<version>(?:GLIBC|GLIBCXX|CXXABI)_[\w.]+)' ",
+                "glibc_",
+                "glibcxx_",
+                "cxxabi_",
+            ),
+            r"requires? (?P<version>GLIBC_[\w.]+)",
         ),
         outranks=("missing_shared_lib", "library_conflict"),
         cause="A binary needs {version}, which the node's C or C++ library is too old to have.",
@@ -52,6 +63,8 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.88,
         signs=signs(
+            r"symbol (?P<symbol>\w+) version \S+ not defined",
+            r"compiled against API version",
             sign(
                 # Torch's own packages and NCCL try optional parts and only tell where one is absent.
                 r"^(?!.*(?:UserWarning|Failed to load image|dlv?sym failed)).*undefined symbol:? ?_?_?(?P<symbol>\w+)",
@@ -64,6 +77,13 @@ RULES: Tuple[Rule, ...] = (
             r"Could not load library libcudnn",
             r"Cannot load symbol cudnn",
             r"Unable to load any of \{libcudnn",
+            r"undefined%20symbol:%20(?P<symbol>\w+)",
+            r"compiled with different CUDA",
+            r"operator torchvision::nms does not exist",
+            r"Couldn't load custom C\+\+ ops",
+            r"version mismatch! DeepSpeed ops",
+            r"compiled using NumPy 1\.x cannot be run",
+            r"is a stub library",
         ),
         outranks=("missing_shared_lib",),
         cause=(
@@ -82,7 +102,11 @@ RULES: Tuple[Rule, ...] = (
         label="library_conflict",
         level=SYMPTOM,
         confidence=0.45,
-        signs=signs(r"CUBLAS_STATUS_INVALID_VALUE.* when calling", r"CUBLAS_STATUS_NOT_SUPPORTED.* when calling"),
+        signs=signs(
+            r"CUDNN_STATUS_NOT_INITIALIZED",
+            r"CUBLAS_STATUS_INVALID_VALUE.* when calling",
+            r"CUBLAS_STATUS_NOT_SUPPORTED.* when calling",
+        ),
         cause=(
             "cuBLAS refuses a plain call: often another cuBLAS than torch's own is loaded, else the program's shapes."
         ),
@@ -98,6 +122,7 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.88,
         signs=signs(
+            r"Error: Could not find (?P<library>lib(?!nccl-)\w+\.so\S*)",
             sign(
                 r"(?-i:\b(?:Import|OS|Runtime)?Error|error while loading shared libraries): (?!.*dynamic library).*?"
                 r"(?P<library>lib[\w+.-]+\.so[.\d]*): cannot open shared object file",
@@ -105,6 +130,9 @@ RULES: Tuple[Rule, ...] = (
             ),
             r"cannot find -l(?P<library>\w+)",
             r"Could not find (?P<library>lib\S+\.so\S*) ",
+            r"libcuda\.so cannot found",
+            r"ailed to (?:dl)?open (?P<library>lib(?:cu|nv)[\w-]+\.so\S*)",
+            r"DLL load failed while importing",
         ),
         cause="The library {library} is not on this node, or not where the loader looks.",
         fix=(
@@ -143,6 +171,17 @@ RULES: Tuple[Rule, ...] = (
             r"No such file or directory: '[^']*nvcc'",
             r"nvcc: (?:command )?not found",
             r"fatal error: (?:cuda_runtime|cuda|cusparse|cublas_v2|curand\w*|cusolver\w*)\.h: No such file",
+            r"nvcc, unable to compile",
+            r"nvcc was not found",
+            r"CUDA_TOOLKIT_ROOT_DIR not found",
+            r"Failed to find nvcc",
+            r"CMAKE_CUDA_COMPILER could be found",
+            r"Could not find CUDA \(missing",
+            r"command '\S*nvcc' failed: No such file",
+            r"fatal error: cu\w+\.h: No such file",
+            r"nvcc: No such file",
+            # A CUDA_HOME that holds a list of directories, as a PATH does.
+            sign(r"(?:^|\s):?(?:/[^\s:]+:)+/[^\s:]+/bin/nvcc -", "/bin/nvcc -"),
         ),
         recovers=True,
         outranks=("ds_cuda_torch_mismatch",),
@@ -166,6 +205,9 @@ RULES: Tuple[Rule, ...] = (
             r"detected CUDA version \(?(?P<toolkit>[\d.]+)\)? mismatches the version",
             r"CUDAMismatchException",
             r"Unsupported gpu architecture",
+            r"version of Cuda that does not match",
+            r"is not defined for option 'gpu-arch",
+            r"FlashAttention is only supported on CUDA",
         ),
         cause="The CUDA toolkit ({toolkit}) and torch's CUDA ({torch}) do not fit, so extensions cannot be built.",
         fix=(
@@ -189,6 +231,10 @@ RULES: Tuple[Rule, ...] = (
             r"unrecognized command line option .-std=c\+\+",
             r"parameter packs not expanded with",
             r"(?:host compiler|clang version|gcc version).*(?:is not supported|unsupported)",
+            r"You need C\+\+\d\d to compile",
+            r"unrecognized command.line option .{1,3}std=(?:c|gnu)\+\+",
+            r"C\+\+ versions less than C\+\+\d\d are not",
+            r"target specific option mismatch",
         ),
         cause="The host compiler is too old or too new for torch's headers or for nvcc.",
         fix="Install a gcc in the range of that CUDA (compiler role) and set launch_env: {{CC: ..., CXX: ...}}.",
@@ -204,12 +250,20 @@ RULES: Tuple[Rule, ...] = (
             r"Ninja is required to load",
             r"Failed to find C compiler",
             r"ninja: (?:command )?not found",
-            r"command '\S*(?:ninja|gcc|g\+\+|cc)' failed: No such file",
+            r"command '\S*(?:ninja|gcc|g\+\+|(?<!nv)cc)' failed: No such file",
             r"No such file or directory: '(?:ninja|gcc|g\+\+|c\+\+|cc|x86_64-linux-gnu-g\w+|cmake|which)'",
-            r"command '\S*(?:gcc|g\+\+|cc)' failed: No such file",
+            r"command '\S*(?:gcc|g\+\+|(?<!nv)cc)' failed: No such file",
             r"which: no (?:g\+\+|gcc|ninja|c\+\+)",
             sign(r"\b(?:gcc|g\+\+|c\+\+|cc1plus|cmake): (?:command )?not found", ": command not found", ": not found"),
             r"error trying to exec 'cc1plus'",
+            r"ninja not being installed",
+            r"CMake must be installed",
+            r"No module named '(?:ninja|cmake|pybind11|packaging|wheel)'",
+            r"No working C\+\+ compiler found",
+            r"no acceptable C compiler",
+            r"CMAKE_C(?:XX)?_COMPILER (?:not set|could be found)",
+            r"find a build program corresponding",
+            r"Visual C\+\+ [\d.]+ or greater is required",
         ),
         outranks=("ds_cuda_torch_mismatch",),
         cause="What a build at run time needs is absent: ninja, the compiler or Python's headers.",
@@ -266,6 +320,18 @@ RULES: Tuple[Rule, ...] = (
             r"not reachable via ssh",
             r"ssh_askpass",
             r"sudo: a password is required",
+            r"Load key .*(?:bad permissions|error in libcrypto|invalid format)",
+            r"Permissions \d+ for .* are too open",
+            r"no mutual signature",
+            r"SSHException: No existing session",
+            r"Host Key checking is enabled and sshpass",
+            r"data could not be sent to (?:the )?remote host",
+            r"Missing sudo password",
+            r"authenticity of host .* can't be established",
+            r"account is currently not available",
+            r"Access denied by pam_slurm",
+            r"Password change required",
+            r"a terminal is required to read the password",
         ),
         cause="The launcher cannot log in to a node by ssh without a password.",
         fix=(
@@ -285,6 +351,7 @@ RULES: Tuple[Rule, ...] = (
             r"ssh exited with exit code 255",
             r"kex_exchange_identification: ",
             r"^Connection (?:closed|reset) by \S+ port \d+",
+            r"ssh_exchange_identification: ",
         ),
         cause="ssh to {host} fails: no sshd on that port, or no login without a password.",
         fix="Check ansible_port of {host} and that sshd runs; then ssh -o BatchMode=yes {host} true from the head.",
@@ -300,6 +367,8 @@ RULES: Tuple[Rule, ...] = (
             r"rcmd modules: .*\(default: rsh\)",
             r"(?:pdsh@|pdcp@)\S+: \S+: (?:connect|rcmd): ",
             r"rcmd: \S+: (?:Connection refused|short read|Unknown host)",
+            r"No (?:such )?rcmd module",
+            r"protocol failure in circuit setup",
         ),
         outranks=("ssh_auth", "node_network_down"),
         cause="pdsh uses rsh, its default, where only ssh is served.",
@@ -312,6 +381,7 @@ RULES: Tuple[Rule, ...] = (
         level=LIKELY,
         confidence=0.85,
         signs=signs(
+            r"No such file or directory: '(?P<command>" + _LAUNCHERS + r")'$",
             sign(
                 r"(?:^|[\s/:])(?P<command>" + _LAUNCHERS + r"|python[\d.]*|conda|ray|srun)['\"]?: "
                 r"(?:command not found|not found|No such file or directory)",
@@ -331,6 +401,12 @@ RULES: Tuple[Rule, ...] = (
             r"No module named '?(?P<command>(?:torch|deepspeed|accelerate|colossalai)(?:\.(?:distributed|launcher"
             r"|commands|cli)[\w.]*)?)'?$",
             r"Failed to find .*executable.*(?P<command>orted|prted)",
+            r"command not found: (?P<command>python[\d.]*|torchrun|deepspeed|accelerate|colossalai|mpirun|"
+            r"srun|conda)",
+            r"execvp (?P<command>\S+) failed",
+            r"Unknown command:? (?P<command>python[\d.]*|torchrun|deepspeed|accelerate|colossalai|mpirun)",
+            r"Could not find conda environment",
+            r"finding module specification for '(?P<command>(?:torch|deepspeed|accelerate|colossalai)\S*)'",
         ),
         cause=(
             "{command} is not there in the shell that the launcher opens on a node: other PATH, other path, or not "
@@ -342,6 +418,23 @@ RULES: Tuple[Rule, ...] = (
         ),
         probe="path_exists",
         probe_parameters={"path": "{command}"},
+    ),
+    fact("file_not_found", r"can't open file", r"FileNotFoundError", r"execve\(\): ", r"command not found"),
+    Rule(
+        # Slurm goes on in /tmp, and a step that needs nothing of the directory is well there.
+        id="directory_absent",
+        label="launcher_remote_env",
+        level=LIKELY,
+        confidence=0.86,
+        signs=signs(r"couldn't chdir to `?(?P<directory>[^'`]+)"),
+        needs=("file_not_found",),
+        outranks=("launcher_args_mismatch", "user_code"),
+        cause=(
+            "{directory}, where the job was submitted, is not there on a node, so it started in /tmp without its files."
+        ),
+        fix="Keep the code at one path on all nodes: a shared file system, or playbooks/sync.yml before the start.",
+        probe="path_exists",
+        probe_parameters={"path": "{directory}"},
     ),
     Rule(
         id="exit_127",
@@ -388,12 +481,20 @@ RULES: Tuple[Rule, ...] = (
         level=SYMPTOM,
         confidence=0.5,
         signs=signs(
+            r"TE detected a mismatch in versions",
             r"unable to reliably start one or more daemons",
             r"unable to launch the specified application",
             r"unable to find the specified executable",
             r"HYDU_create_process.*execvp error",
             r"could not find (?:the )?executable",
             r"daemon .* (?:failed to start|died unexpectedly|terminated unexpectedly)",
+            r"unexpectedly failed after launch and before",
+            r"No available launching agents",
+            r"exit status \(\d+\) from launching",
+            r"plm_\w+_agent.* was set to a path",
+            r"usable .srun. command in its path",
+            r"via the .execve. system call",
+            r"execvp error on file",
         ),
         cause="MPI could not start its helper on a node: not installed or not on the path there, or no ssh login.",
         fix=(
@@ -440,6 +541,9 @@ RULES: Tuple[Rule, ...] = (
         level=LIKELY,
         confidence=0.8,
         signs=signs(
+            r"need to be configured to run distributed",
+            r"host:port expected",
+            r"initialize with rank \d+ but world",
             r"not enough (?:slots available|node entries)",
             r"All nodes which are allocated for this job are already filled",
             r"(?:requested|binding) more processes than (?:the ppr|cpus)",
@@ -475,6 +579,34 @@ RULES: Tuple[Rule, ...] = (
             r"include and exclude are mutually exclusive",
             r"world.?size \(?\d+\)? (?:is not|must be) (?:equal|divisible)",
             r"world.?size .{0,40}(?:does not match|is not equal to|not divisible).{0,40}(?:processes|ranks|nodes|GPUs)",
+            r"no extra nodes available via hostfile",
+            r"Cannot specify num_nodes/gpus with",
+            r"requires same number of devices per node",
+            r"Unable to detect suitable master address",
+            r"Unknown launcher",
+            r"'--no_python' flag",
+            r"at least 2 processes to use",
+            r"Less than two GPU ids",
+            r"You can only use one of `--",
+            r"`?MASTER_ADDR`? env\w* was not set",
+            r"Invalid NCCL_COMM_ID",
+            r"no allocated resources for the application",
+            r"No nodes are available for this job",
+            r"requested hosts (?:is|are) not included",
+            r"unable to open the hostfile",
+            r"parse error in the hostfile",
+            r"Your job failed to map",
+            r"bind that would require binding",
+            r"at least one node not present in",
+            r"detected an attempt to run as root",
+            r"port number of the C10d rendezvous",
+            r"(?:min|max)_nodes must be",
+            r"Error initializing torch\.distributed using",
+            r"(?:srun|sbatch|salloc): (?:error|fatal): .*(?:layout tasks|distribute tasks|Only allocated|"
+            r"confirm allocation|hostlist specified|mutually exclusive|violates accounting|"
+            r"time limit is invalid|Memory required by task|not permitted|nvalid .{3,60}specifi|"
+            r"node count specification|node not available|exceeds? .*limit)",
+            r"You set `?(?:--)?(?:ntasks|devices|num_nodes)=\S+ in",
         ),
         cause="The launcher's arguments contradict each other or the hosts.",
         fix=(
@@ -482,6 +614,28 @@ RULES: Tuple[Rule, ...] = (
             "torchfleet_master_port): same node count and port, its own node or machine rank on each; for MPI one "
             "--mca btl_tcp_if_include <CIDR>."
         ),
+    ),
+    Rule(
+        id="scheduler_refuses",
+        label="launcher_args_mismatch",
+        level=SYMPTOM,
+        confidence=0.5,
+        signs=signs(
+            r"(?:srun|sbatch|salloc): error: (?:Batch job submission failed|Unable to (?:allocate|create step)\b)"
+            r"(?!.*(?:slurm controller|Socket timed out|not responding))"
+        ),
+        cause="Slurm does not accept what the job asks for.",
+        fix="Compare nodes, tasks, GPUs, memory, time, partition and account of the request with sinfo and sacctmgr.",
+    ),
+    Rule(
+        id="controller_silent",
+        label="node_network_down",
+        level=SYMPTOM,
+        confidence=0.5,
+        signs=signs(r"Unable to contact slurm controller", r"error: .*Socket timed out on send/recv operation"),
+        recovers=True,
+        cause="Slurm's controller does not answer.",
+        fix="scontrol ping; see that slurmctld runs and that this node reaches its host.",
     ),
     Rule(
         id="node_left_out",
@@ -508,6 +662,7 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.95,
         signs=signs(
+            r"ambiguous option: --local[-_]rank",
             r"unrecognized arguments:.*--local[-_]rank",
             r"(?:required|no such option):? .*--local(?:-rank|_rank)",
             r"Unknown command line flag '?local[-_]rank",
@@ -529,6 +684,7 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.85,
         signs=signs(
+            r"built without libuv support",
             r"KeyError: ['\"]PDSH_SSH_ARGS_APPEND",
             r"UnboundLocalError: .*(?:hostfile|active_resources|launch_cmd|ssh_)",
         ),

@@ -1,0 +1,104 @@
+# Copyright (c) 2026 The torchfleet authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Single messages of the tools, label by label, and what is counted over several lines."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Iterator, Tuple
+
+import pytest
+
+from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._matcher import diagnose
+from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rules import RULES
+
+MESSAGES = Path(__file__).parents[2] / "fixtures" / "diagnosis" / "messages.txt"
+
+
+def messages() -> Iterator[Tuple[str, str]]:
+    """Label and message. A message is one line of the file; `\\n` in it ends a line of the log."""
+    label = ""
+    for line in MESSAGES.read_text(encoding="utf-8").splitlines():
+        if line.startswith("=== "):
+            label = line[4:]
+        else:
+            yield label, line.replace("\\n", "\n")
+
+
+@pytest.mark.parametrize(("label", "text"), list(messages()))
+def test_knows_the_message(label: str, text: str) -> None:
+    assert diagnose(text)[0].label == label
+
+
+def test_all_patterns_are_regular_expressions() -> None:
+    for rule in RULES:
+        for sign in rule.signs:
+            re.compile(sign.pattern, re.IGNORECASE)
+
+
+def registered(*members: int, world: int) -> str:
+    return "".join(f"Initializing distributed: GLOBAL_RANK: {n - 1}, MEMBER: {n}/{world}\n" for n in members)
+
+
+def test_members_that_do_not_come_are_missing() -> None:
+    finding = diagnose(registered(1, 3, world=4))[0]
+    assert finding.label == "missing_ranks"
+    assert "4" in finding.cause and "1, 3" in finding.cause
+
+
+def test_members_that_come_twice_instead_of_others_are_alike() -> None:
+    assert diagnose(registered(1, 1, world=2))[0].label == "too_many_ranks_joined"
+
+
+def test_members_that_come_again_after_a_restart_are_all_there() -> None:
+    assert diagnose(registered(1, 2, world=2) * 2)[0].label == "none"
+
+
+def test_members_of_other_nodes_are_not_missing_where_all_have_registered() -> None:
+    text = registered(1, 2, world=4) + "All distributed processes registered. Starting with 4 processes\n"
+    assert diagnose(text)[0].label == "none"
+
+
+def test_members_of_other_nodes_are_not_missing_where_the_run_goes_on() -> None:
+    text = registered(1, world=2) + "".join(f"step {number} | loss 1.{number}\n" for number in range(10, 20))
+    assert diagnose(text)[0].label == "none"
+
+
+def test_nodes_that_were_started_for_other_worlds() -> None:
+    logs = {
+        f"runs/7/node-{node}/rank-0.log": f"[launch.py:162:main] dist_world_size={size}\n"
+        for node, size in (("a", 16), ("b", 8))
+    }
+    assert diagnose(logs)[0].label == "launcher_args_mismatch"
+    assert diagnose(dict.fromkeys(logs, "[launch.py:162:main] dist_world_size=16\n"))[0].label == "none"
+
+
+QUIET = [
+    # Lists of ports and counters, and what a kernel tells at each start.
+    "0000:3b:00.0: mlx5_core: firmware version: 28.39.1002\nmlx5_core 0000:3b:00.0: E-Switch: Total vports 2\n",
+    "nvidia-nvlink: Nvlink Core is being initialized, major device number 237\nnvidia-uvm: Loaded the UVM driver\n",
+    "nvidia: module verification failed: signature and/or required key missing - tainting kernel\n",
+    "Port 1:\n    State: Active\n    Physical state: LinkUp\n",
+    "NCCL WARN NET/OFI Disabling shared memory is not needed\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 88\n",
+    "libfabric:7:1::core:core:fi_getinfo_():1382<info> fi_getinfo: provider tcp returned -61 (No data available)\n",
+    "srun: Job 7 has been allocated resources\nsrun: Job step created\n",
+    "Fabric\n        State                             : Completed\n        Status                            : Success\n",
+    "GPU Recovery Action                       : None\n",
+]
+
+
+@pytest.mark.parametrize("text", QUIET)
+def test_says_nothing_of_plain_messages(text: str) -> None:
+    assert diagnose(text)[0].label == "none"
+
+
+def test_a_directory_that_a_step_does_not_need_is_no_failure() -> None:
+    text = (
+        "slurmstepd: error: couldn't chdir to `/home/u/run': No such file or directory: going to /tmp instead\n"
+        "# nThread 1 nGpus 2 minBytes 1024 maxBytes 4096 step: 2(factor) warmup iters: 5 iters: 20\n"
+        "#  Rank  0 Group  0 Pid     11 on         n1 device  0 [0x3b] NVIDIA A100\n"
+    )
+    assert diagnose(text)[0].label == "none"

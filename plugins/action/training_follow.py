@@ -186,7 +186,7 @@ class ActionModule(ActionBase):
             try:
                 answer = within(WAIT + ANSWER, lambda state=state: self._poll(state))
             except (NodeLost, AnsibleConnectionFailure) as error:
-                problem = f"{self._node} no longer answers: {str(error).strip()[:200]}"
+                problem = f"{self._node} no longer answers: {' '.join(str(error).split())[:200]}"
                 if self._leads and not self._bearable():
                     _runs.order_stop(self._folder, problem)
                 if isinstance(error.__cause__, Unreadable):  # the node itself is there

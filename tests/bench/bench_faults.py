@@ -18,7 +18,7 @@ LAUNCHERS = ROOT / ".cache" / "faults-launchers.json"
 
 def row(name: str, found: dict[str, Any]) -> str:
     seen = "-" if found["seen"] is None else f"{found['seen']:.1f} s"
-    return f"| {name} | {seen} | {found['clean']:.1f} s | {found['code']} | {found['named']} |"
+    return f"| {name} | {seen} | {found['clean']:.1f} s | {found['code']} | {' '.join(found['named'].split())} |"
 
 
 def results(scenario: str, path: Path) -> dict[str, Any]:

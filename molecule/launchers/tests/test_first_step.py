@@ -39,7 +39,7 @@ BY_HAND = {  # what people type, on each node (`on each`) or on the first
     "deepspeed-pdsh": (False, f"DS_ACCELERATOR=cpu {BIN}/deepspeed --hostfile /tmp/by-hand.hosts --launcher pdsh "
                        f"--master_addr {{head}} --master_port 29511 --no_local_rank {PATH}"),
     "accelerate_pdsh": (False, f"DS_ACCELERATOR=cpu {BIN}/accelerate launch --use_deepspeed --num_machines 2 --num_processes 2 "
-                        "--deepspeed_multinode_launcher pdsh --deepspeed_hostfile /tmp/by-hand.hosts "
+                        "--machine_rank 0 --deepspeed_multinode_launcher pdsh --deepspeed_hostfile /tmp/by-hand.hosts "
                         f"--main_process_ip {{head}} --main_process_port 29511 {PATH}"),
     "colossalai-cli": (False, f"{BIN}/colossalai run --nproc_per_node 1 --host node1,node2 --master_addr {{head}} "
                        f"--master_port 29511 --ssh-port 2222 {PATH}"),

@@ -126,8 +126,10 @@ VENV = """
   tasks:
     - name: Bring it
       ansible.builtin.include_role:
-        name: torchfleet.cluster.pytorch
-        tasks_from: venv
+        name: torchfleet.cluster.system_packages
+      vars:
+        system_packages_names: [python3-venv]
+        system_packages_fetch: each
 """
 HOLD = """
 import fcntl, time

@@ -40,9 +40,8 @@ def start(lab, tmp_path, script, steps, **variables):
         cwd=tmp_path,
         launch_script=str(script),
         launch_args=[str(steps)],
-        launch_user="alice",
         launch_detach=True,
-        **variables,
+        **{"launch_user": "alice", **variables},
     )
     assert done.code == 0, done.output
     folder = max(tmp_path.glob("runs/*/manifest.json"), key=lambda path: path.stat().st_mtime).parent
@@ -84,11 +83,11 @@ sys.exit(7)
 
 @pytest.mark.parametrize("launcher", ["python", "torchrun"])
 def test_a_rank_that_fails_where_nobody_follows_ends_the_run_on_all_nodes(lab, hosts, tmp_path, launcher):
-    """No rank waits for another here: that the others end is the supervisors' own doing."""
+    """No rank waits for another here: that the others end is the supervisors' own doing. It takes a user of the mesh."""
     (tmp_path / "work").mkdir()
     script = tmp_path / "work" / "one.py"
     script.write_text(ONE_FAILS, encoding="utf-8")
-    run_id = start(lab, tmp_path, script, 1, launch_launcher=launcher)
+    run_id = start(lab, tmp_path, script, 1, launch_launcher=launcher, launch_user="root")
     alive = f"grep -lzx TORCHFLEET_RUN_ID={run_id} /proc/[0-9]*/environ 2>/dev/null | wc -l"
     deadline = time.monotonic() + 60
     while any(int(host.run(alive).stdout) for host in hosts.values()):

@@ -84,8 +84,8 @@ sys.exit(7)
 @pytest.mark.parametrize("launcher", ["python", "torchrun"])
 def test_a_rank_that_fails_where_nobody_follows_ends_the_run_on_all_nodes(lab, hosts, tmp_path, launcher):
     """No rank waits for another here: that the others end is the supervisors' own doing. It takes a user of the mesh."""
-    (tmp_path / "work").mkdir()
-    script = tmp_path / "work" / "one.py"
+    (tmp_path / "of-root").mkdir()  # on the nodes, what is called work is alice's
+    script = tmp_path / "of-root" / "one.py"
     script.write_text(ONE_FAILS, encoding="utf-8")
     run_id = start(lab, tmp_path, script, 1, launch_launcher=launcher, launch_user="root")
     alive = f"grep -lzx TORCHFLEET_RUN_ID={run_id} /proc/[0-9]*/environ 2>/dev/null | wc -l"

@@ -98,7 +98,7 @@ def test_a_rank_that_fails_where_nobody_follows_ends_the_run_on_all_nodes(lab, h
     assert " failed " in line
     done = lab.playbook("logs", cwd=tmp_path, run_id=run_id)
     assert done.code != 0
-    assert "rank 1 on node2 failed (exit status 7)" in " ".join(done.output.split())
+    assert "rank 1 on node2 failed first: exit status 7" in " ".join(done.output.split())
 
 
 def test_a_run_is_stopped_from_elsewhere_and_its_controller_is_told(lab, hosts, tmp_path, script):

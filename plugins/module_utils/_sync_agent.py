@@ -704,21 +704,27 @@ class Status:
         if not now and time.time() - self._written < 0.3:
             return
         self._written = time.time()
-        write_json(
-            self.path,
-            {
-                "state": self.state,
-                "need": self.need,
-                "got": self.got,
-                "have": self.total - self.need + self.got,
-                "above": self.above,
-                "seconds": self._written - self.began,
-                "source": self.source,
-                "problem": self.problem,
-                "spooled": self.spooled,
-                "pid": os.getpid(),
-            },
-        )
+        word = {
+            "state": self.state,
+            "need": self.need,
+            "got": self.got,
+            "have": self.total - self.need + self.got,
+            "above": self.above,
+            "seconds": self._written - self.began,
+            "source": self.source,
+            "problem": self.problem,
+            "spooled": self.spooled,
+            "pid": os.getpid(),
+        }
+        try:
+            write_json(self.path, word)
+        except OSError:
+            if self.state == "running":
+                raise
+            # A full disk takes no new file. What is there can still be written over, and others wait for this word.
+            with open(self.path, "r+b") as stream:
+                stream.write(json.dumps(word).encode())
+                stream.truncate()
 
 
 def read_status(root: str) -> Dict[str, Any]:

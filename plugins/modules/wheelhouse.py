@@ -205,7 +205,8 @@ def main() -> None:
                 wheels = lacking(module, [one for one in wheels if one not in params["keep"]], params["keep"], part)
             if wheels and params["python"]:
                 alone = ["--no-deps"] if params["keep"] else []
-                pip(module, ["wheel", "--wheel-dir", part, *alone], wheels, part)
+                # Without PEP 517 an old pip builds with what the environment has, which is not even wheel.
+                pip(module, ["wheel", "--use-pep517", "--wheel-dir", part, *alone], wheels, part)
             elif wheels:
                 pip(module, ["download", "--dest", part, *target], wheels, part)
             if sources:

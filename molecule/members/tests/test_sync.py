@@ -147,8 +147,11 @@ def test_a_run_never_sees_half_a_tree(lab, hosts, tree):
     reader = (
         "import os, time; odd = 0; end = time.time() + 25\n"
         "while time.time() < end and not os.path.exists('/tmp/enough'):\n"
-        f"    at = os.path.realpath('{DEST}')\n"
-        "    pair = [open(at + '/' + n).read() for n in ('one', 'two')]\n"
+        "    try:\n"
+        f"        at = os.path.realpath('{DEST}')\n"
+        "        pair = [open(at + '/' + n).read() for n in ('one', 'two')]\n"
+        "    except FileNotFoundError:  # old trees go when nobody works in them: this reader was too slow\n"
+        "        continue\n"
         "    odd += pair[0] != pair[1]\n"
         "print(odd)"
     )
@@ -265,17 +268,18 @@ def test_a_node_that_is_down_from_the_start_is_named_and_completed_later(lab, ho
     assert len(sums(hosts)) == 1
 
 
-def test_a_disk_that_takes_nothing_is_seen_before_the_first_byte(lab, hosts, tree):
+def test_a_disk_that_takes_nothing_is_named_and_stops_nobody_else(lab, hosts, tree):
     hosts["node3"].run_test("mount -t tmpfs -o ro tmpfs /data")
     try:
         done = sync(lab, tree)
         assert done.code != 0
-        assert "Nothing was sent" in words(done)
-        assert re.search(r"node3: .*[Rr]ead-only", words(done)), done.output
-        assert not any(hosts[name].file(DEST).exists for name in NODES)
+        assert "3 of 4 nodes have the tree" in words(done)
+        assert re.search(r"Not there: node3: .*Read-only file system", words(done)), done.output
+        assert len(sums(hosts, ("node1", "node2", "node4"))) == 1
     finally:
         hosts["node3"].run_test("umount /data")
     assert sync(lab, tree).code == 0
+    assert len(sums(hosts)) == 1
 
 
 def test_a_disk_that_somebody_fills_meanwhile_stops_nobody_else(lab, hosts, tree, tmp_path):

@@ -407,6 +407,23 @@ def test_a_node_that_has_the_tree_serves_it(three, source, tmp_path):
         assert listing(place.dest) == listing(source)
 
 
+def test_a_receiver_says_that_its_disk_is_full_on_a_full_disk(three, source, monkeypatch):
+    """Others wait for that word, and nothing new can be written."""
+    three[0].bring(source)
+    three[1].plan(source)
+    way = {"release": three[1].release, "spool": "", "parents": [server(three[0])]}
+    agent.write_json(f"{three[1].root}/way.json", way)
+
+    def full(*_anything):
+        monkeypatch.setattr(agent, "write_json", full)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(agent.Part, "write", full)
+    assert agent.receive(three[1].root) == 1
+    said = agent.read_status(three[1].root)
+    assert (said["state"], said["problem"]) == ("failed", "[Errno 28] No space left on device")
+
+
 def test_a_server_says_that_it_gave_up(three, source):
     three[0].plan(source)
     agent.write_json(f"{three[0].root}/status.json", {"state": "failed", "problem": "disk full"})

@@ -7,11 +7,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import stat
 import tempfile
 from typing import Mapping, Optional
+
+BLOCK = 1 << 20  # bytes of a file at a time
 
 
 def read(path: str) -> str:
@@ -63,6 +66,32 @@ def fresh_folder(path: str) -> None:
         os.makedirs(path)
     finally:
         os.umask(umask)
+
+
+def copy_checked(source: str, place: str, digest: str = "") -> bool:
+    """Whether a copy is there now that was not before: whole, and with that SHA-256 or MD5 where one is given.
+
+    It is looked at on its way, as others than root may have written the source. A full disk, say, is no error here: who
+    wanted the copy does without.
+    """
+    if os.path.exists(place) or not os.path.isfile(source):
+        return False
+    found = hashlib.new("md5" if len(digest) == 32 else "sha256")
+    part = f"{place}.torchfleet"
+    try:
+        with open(source, "rb") as old, open(part, "wb") as new:
+            for block in iter(lambda: old.read(BLOCK), b""):
+                found.update(block)
+                new.write(block)
+        if digest not in ("", found.hexdigest()):
+            return False
+        os.rename(part, place)
+        return True
+    except OSError:
+        return False
+    finally:
+        if os.path.lexists(part):
+            os.unlink(part)
 
 
 def install_scripts(folder: str, scripts: Mapping[str, str]) -> None:

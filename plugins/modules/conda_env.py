@@ -103,7 +103,6 @@ lock:
   sample: "@EXPLICIT\nhttps://conda.anaconda.org/conda-forge/linux-64/python-3.12.7-hc5c86c4_0_cpython.conda#...\n"
 """
 
-import hashlib
 import os
 import shutil
 import socket
@@ -114,7 +113,6 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _conda, _files
 
-BLOCK = 1 << 20
 STAMP = "conda-meta/torchfleet.lock"
 
 
@@ -142,26 +140,6 @@ def run(module: AnsibleModule, *arguments: str, allow: bool = False) -> Tuple[bo
     return code == 0, str(out)
 
 
-def copy(source: str, place: str, digest: str) -> bool:
-    """Whether a whole and right copy is there now. What others may have written is looked at on this side."""
-    found = hashlib.new("sha256" if len(digest) == 64 else "md5")
-    part = f"{place}.torchfleet"
-    try:
-        with open(source, "rb") as old, open(part, "wb") as new:
-            for block in iter(lambda: old.read(BLOCK), b""):
-                found.update(block)
-                new.write(block)
-        if found.hexdigest() != digest:
-            return False
-        os.rename(part, place)
-        return True
-    except OSError:
-        return False
-    finally:
-        if os.path.exists(part):
-            os.unlink(part)
-
-
 def collect(module: AnsibleModule, folder: str) -> int:
     """Put the packages of the list together, as far as conda has kept them."""
     _files.fresh_folder(folder)
@@ -187,7 +165,7 @@ def take(module: AnsibleModule, folder: str) -> int:
     urls = []
     for name, (url, digest) in _conda.package_files(module.params["lock"]).items():
         place = os.path.join(there, name)
-        if digest and not os.path.exists(place) and copy(os.path.join(folder, name), place, digest):
+        if digest and _files.copy_checked(os.path.join(folder, name), place, digest):
             urls.append(url)
     if urls:
         with open(os.path.join(there, "urls.txt"), "a", encoding="utf-8") as stream:

@@ -142,7 +142,6 @@ held:
 """
 
 import glob
-import hashlib
 import os
 import shlex
 import shutil
@@ -161,7 +160,6 @@ APT = ["apt-get", "-y", "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}", "-o", "Dpkg
 NO_QUESTIONS = {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
 APT_PREFERENCES = "/etc/apt/preferences.d"
 DNF_CACHE = "/var/cache/dnf"
-BLOCK = 1 << 20
 
 
 class Installation(NamedTuple):
@@ -408,35 +406,18 @@ def take(module: AnsibleModule, installation: Installation, folder: str) -> Iter
         answer = run(module, ["apt-config", "shell", "A", "Dir::Cache::archives/d"], allow=True)
         archives = "".join(shlex.split(answer)).partition("=")[2] or "/var/cache/apt/archives/"
         for name, file in wanted.items():
-            yield from copy(os.path.join(folder, name), os.path.join(archives, name), file.sha256)
+            place = os.path.join(archives, name)
+            if _files.copy_checked(os.path.join(folder, name), place, file.sha256):
+                yield place
         return
     run(module, ["dnf", "-q", "-y", "makecache"], allow=True)
     for path in glob.glob(os.path.join(folder, "*", "packages", "*.rpm")):
         repository, name = path.split(os.sep)[-3], os.path.basename(path)
         if os.path.isdir(os.path.join(DNF_CACHE, repository)):
             os.makedirs(os.path.join(DNF_CACHE, repository, "packages"), exist_ok=True)
-            yield from copy(path, os.path.join(DNF_CACHE, repository, "packages", name))
-
-
-def copy(source: str, place: str, sha256: str = "") -> Iterator[str]:
-    """The place, where the copy is whole and right and nothing lay there before."""
-    if os.path.exists(place) or not os.path.isfile(source):
-        return
-    digest = hashlib.sha256()
-    part = f"{place}.torchfleet"
-    try:
-        with open(source, "rb") as old, open(part, "wb") as new:
-            for block in iter(lambda: old.read(BLOCK), b""):
-                digest.update(block)
-                new.write(block)
-        if sha256 in ("", digest.hexdigest()):
-            os.rename(part, place)
-            yield place
-    except OSError:
-        # A full disk, say: the package manager says so in its own words, or fetches the file.
-        pass
-    finally:
-        remove(part)
+            place = os.path.join(DNF_CACHE, repository, "packages", name)
+            if _files.copy_checked(path, place):
+                yield place
 
 
 def remove(path: str) -> None:

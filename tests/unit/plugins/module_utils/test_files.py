@@ -175,3 +175,23 @@ def test_a_fresh_folder_is_empty_and_readable_by_all_whatever_the_umask(tmp_path
         os.umask(before)
     assert list((tmp_path / "a/b").iterdir()) == []
     assert {(tmp_path / path).stat().st_mode & 0o777 for path in ("c", "c/d", "a/b")} == {0o755}
+
+
+@pytest.mark.parametrize(
+    ("digest", "copied"),
+    [
+        ("", True),
+        ("5d41402abc4b2a76b9719d911017c592", True),
+        ("2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824", True),
+        ("0" * 32, False),
+        ("0" * 64, False),
+    ],
+)
+def test_a_copy_is_there_whole_and_right_or_not_at_all(tmp_path, digest, copied):
+    (tmp_path / "source").write_text("hello", encoding="utf-8")
+    source, place = tmp_path / "source", tmp_path / "place"
+    assert _files.copy_checked(str(source), str(place), digest) is copied
+    assert place.exists() is copied
+    assert sorted(path.name for path in tmp_path.iterdir()) == (["place", "source"] if copied else ["source"])
+    assert not _files.copy_checked(str(source), str(place), "0" * 64)  # what is there stays
+    assert not _files.copy_checked(str(tmp_path / "none"), str(tmp_path / "other"))

@@ -59,6 +59,11 @@ class Run:
         until(lambda: text in self.said() or self.process.poll() is not None, seconds)
         assert self.process.poll() is None, self.said()
 
+    def abandon(self):
+        """End what is left of the controller, where a test broke off."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+
     @property
     def run(self):
         return next(self.folder.glob("runs/*/manifest.json")).parent

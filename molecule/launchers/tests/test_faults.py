@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from faults import (
@@ -54,7 +53,7 @@ CASES = {
     "kill -9 of a rank": (on_rank_one("KILL"), "rank 1 on node2 failed first: killed by SIGKILL"),
     "kill -9 of the head's launcher": (kill_launcher("node1"), "node1"),
     "exit 0 on one rank early": (on_rank_one("USR2"), "rank 1 on node2 had left with exit status 0 before"),
-    "kill -9 of a node's supervisor": (kill_agent, "node2"),
+    "kill -9 of a node's supervisor": (kill_agent, "node2: the supervisor of the run was killed"),
     "kill -9 of all on the head": (kill_head, "(rank|launcher|supervisor).*node1|node1: the supervisor"),
     "Ctrl-C": (interrupt, "ended by SIG(INT|TERM) on the controller"),
 }
@@ -76,13 +75,22 @@ def script(tmp_path_factory):
     return path
 
 
+@contextmanager
+def training(lab, hosts, folder, script, launcher, argument="-", **more):
+    """A run under that launcher that is on its way."""
+    run = Run(lab, hosts, folder, script, argument, **{**variables_of(launcher), **EQUAL, **more})
+    try:
+        run.wait_for("node2:1 | step 20", 120)
+        yield run
+    finally:
+        run.abandon()
+
+
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize("name", CASES)
 def test_a_fault_is_seen_named_and_cleaned_up(lab, hosts, tmp_path, script, name, launcher):
     inject, words = CASES[name]
-    run = Run(lab, hosts, tmp_path, script, "-", **{**variables_of(launcher), **EQUAL})
-    try:
-        run.wait_for("node2:1 | step 20", 120)
+    with training(lab, hosts, tmp_path, script, launcher) as run:
         found, said = suffer(run, inject)
         keep("faults-launchers.json", {f"{launcher}: {name}": found})
         assert found["code"] != 0
@@ -91,26 +99,18 @@ def test_a_fault_is_seen_named_and_cleaned_up(lab, hosts, tmp_path, script, name
         # The grace, and what it takes to look; not the same again for what lies outside of a unit.
         assert found["clean"] < 25
         assert_nothing_left(hosts, run.run.name)
-    finally:
-        if run.process.poll() is None:
-            os.killpg(run.process.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_node_behind_a_cut_link_is_named(lab, hosts, tmp_path, script, launcher):
-    run = Run(lab, hosts, tmp_path, script, "-", **{**variables_of(launcher), **EQUAL})
-    try:
-        run.wait_for("node2:1 | step 20", 120)
+    with training(lab, hosts, tmp_path, script, launcher) as run, ExitStack() as afterwards:
+        afterwards.callback(mend_network, lab)
         found, said = suffer(run, cut_network, ("node2",))
         keep("faults-launchers.json", {f"{launcher}: network of a node cut": found})
         assert found["code"] != 0
         assert "node2 no longer answers" in said
         assert "once it answers, end what it still runs: stop.yml -e run_id=" in " ".join(run.said().split())
         assert found["seen"] < 30
-    finally:
-        mend_network(lab)
-        if run.process.poll() is None:
-            os.killpg(run.process.pid, signal.SIGKILL)
     until(lambda: reachable(lab, "node2"), 90, 1)
     # Ranks that wait for a peer hear nothing of its end that a dead link swallowed.
     assert lab.playbook("stop", cwd=tmp_path, run_id=run.run.name).code == 0
@@ -120,18 +120,13 @@ def test_a_node_behind_a_cut_link_is_named(lab, hosts, tmp_path, script, launche
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_node_without_power_is_named(lab, hosts, tmp_path, script, launcher):
-    run = Run(lab, hosts, tmp_path, script, "-", **{**variables_of(launcher), **EQUAL})
-    try:
-        run.wait_for("node2:1 | step 20", 120)
+    with training(lab, hosts, tmp_path, script, launcher) as run, ExitStack() as afterwards:
+        afterwards.callback(lab.start_node, "node2")
         found, said = suffer(run, power_off("node2"), ("node2",))
         keep("faults-launchers.json", {f"{launcher}: node powered off": found})
         assert found["code"] != 0
         assert "node2 no longer answers" in said
         assert found["seen"] < 30
-    finally:
-        if run.process.poll() is None:
-            os.killpg(run.process.pid, signal.SIGKILL)
-        lab.start_node("node2")
     until(lambda: reachable(lab, "node2"), 90, 1)
     assert not alive(hosts["node2"])
     ready(hosts, launcher)
@@ -139,21 +134,19 @@ def test_a_node_without_power_is_named(lab, hosts, tmp_path, script, launcher):
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_run_outlives_a_killed_controller_and_is_stopped(lab, hosts, tmp_path, script, launcher):
-    run = Run(lab, hosts, tmp_path, script, "-", **{**variables_of(launcher), **EQUAL})
-    run.wait_for("node2:1 | step 20", 120)
-    keep("faults-launchers.json", {f"{launcher}: controller killed with -9": outlive_controller(run, tmp_path)})
-    assert_nothing_left(hosts, run.run.name)
+    with training(lab, hosts, tmp_path, script, launcher) as run:
+        keep("faults-launchers.json", {f"{launcher}: controller killed with -9": outlive_controller(run, tmp_path)})
+        assert_nothing_left(hosts, run.run.name)
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_full_disk_is_named(lab, hosts, tmp_path, script, launcher):
-    with small_disk(hosts["node2"]):
-        variables = {**variables_of(launcher), **EQUAL, "launch_min_free_bytes": 0}
-        run = Run(lab, hosts, tmp_path, script, "full", **variables)
-        run.wait_for("node2:1 | step 20", 120)
-        found, said = suffer(run, on_rank_one("USR1"))
+    with small_disk(hosts["node2"]), training(
+        lab, hosts, tmp_path, script, launcher, "full", launch_min_free_bytes=0
+    ) as run:
+        found, _said = suffer(run, on_rank_one("USR1"))
         keep("faults-launchers.json", {f"{launcher}: disk full": found})
-        assert "rank 1 on node2 failed first: exit status 1" in said
+        assert found["named"] == "rank 1 on node2 failed first: exit status 1"
         assert "No space left on device" in run.said()
 
 
@@ -189,15 +182,10 @@ def test_nobody_follows_and_the_launcher_dies(lab, hosts, tmp_path, script, laun
 @pytest.mark.parametrize("launcher", ["deepspeed-pdsh", "accelerate_pdsh"])
 def test_a_killed_pdsh_is_no_success(lab, hosts, tmp_path, script, launcher):
     """DeepSpeed's runner then ends with 0, and the ranks train on."""
-    run = Run(lab, hosts, tmp_path, script, "-", **{**variables_of(launcher), **EQUAL})
-    try:
-        run.wait_for("node2:1 | step 20", 120)
+    with training(lab, hosts, tmp_path, script, launcher) as run:
         # Debian's is a wrapper of pdsh.bin.
         found, said = suffer(run, lambda run: hosts["node1"].check_output("pkill -9 '^pdsh'"))
         keep("faults-launchers.json", {f"{launcher}: kill -9 of pdsh": found})
         assert found["code"] != 0
         assert re.search("launcher on node1|node1.*launcher|rank", said), said
         assert_nothing_left(hosts, run.run.name)
-    finally:
-        if run.process.poll() is None:
-            os.killpg(run.process.pid, signal.SIGKILL)

@@ -37,6 +37,9 @@ _SET_IFNAME = (
     "^lo,docker,veth."
 )
 
+# Lightning's ranks, as each comes.
+_MEMBERS = signs(r"GLOBAL_RANK: \d+, MEMBER: (?P<joined>\d+)/(?P<world>\d+)")
+
 RULES: Tuple[Rule, ...] = (
     # What other rules ask for.
     fact(
@@ -696,7 +699,7 @@ RULES: Tuple[Rule, ...] = (
         label="missing_ranks",
         level=ECHO,
         confidence=0.5,
-        signs=signs(r"GLOBAL_RANK: \d+, MEMBER: (?P<joined>\d+)/(?P<world>\d+)"),
+        signs=_MEMBERS,
         tally=("joined", "world", "once"),
         unless=("all_registered",),
         recovers=True,
@@ -709,7 +712,7 @@ RULES: Tuple[Rule, ...] = (
         label="too_many_ranks_joined",
         level=LIKELY,
         confidence=0.6,
-        signs=signs(r"GLOBAL_RANK: \d+, MEMBER: (?P<joined>\d+)/(?P<world>\d+)"),
+        signs=_MEMBERS,
         tally=("joined", "world", "twice"),
         unless=("all_registered",),
         recovers=True,

@@ -17,6 +17,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
+from ansible_collections.torchfleet.cluster.plugins.module_utils._account import becoming
 from ansible_collections.torchfleet.cluster.plugins.module_utils._system import ssh_problem
 
 # All members do this at the same time, and a handshake costs both sides. Above 10 that have not logged in yet, sshd
@@ -40,18 +41,12 @@ class Login(NamedTuple):
 def as_user(account: pwd.struct_passwd, command: Sequence[str], seconds: float) -> Tuple[int, str, str]:
     """Exit status, output and errors of a command with the training user's rights: root runs nothing of that user's."""
 
-    def become() -> None:
-        if os.geteuid() != account.pw_uid:
-            os.setgid(account.pw_gid)
-            os.initgroups(account.pw_name, account.pw_gid)
-            os.setuid(account.pw_uid)
-
     env = {"HOME": account.pw_dir, "USER": account.pw_name, "LC_ALL": "C.UTF-8", "PATH": os.defpath}
     try:
         # Not run_command, which becomes nobody else and knows no time limit.
         done = subprocess.run(  # pylint: disable=ansible-bad-function
             list(command), stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, env=env,
-            cwd="/", preexec_fn=become, check=False,
+            cwd="/", preexec_fn=becoming(account), check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return NO_ANSWER, "", f"no answer: timed out after {seconds:.0f} s"

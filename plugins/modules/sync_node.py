@@ -108,26 +108,9 @@ from subprocess import DEVNULL, Popen
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _sync_agent
+from ansible_collections.torchfleet.cluster.plugins.module_utils._account import becoming, rights_of
 
 SPOOL = "/var/lib/torchfleet/spool"
-
-
-@contextlib.contextmanager
-def rights_of(account: pwd.struct_passwd):
-    """Work as the user: root's rights in a folder that a user may rearrange could be turned against the machine."""
-    if os.geteuid() != 0 or account.pw_uid == 0:
-        yield
-        return
-    groups = os.getgroups()
-    os.setgroups(os.getgrouplist(account.pw_name, account.pw_gid))
-    os.setegid(account.pw_gid)
-    os.seteuid(account.pw_uid)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
-        os.setgroups(groups)
 
 
 def owner_of_parent(dest: str, account: pwd.struct_passwd):
@@ -179,12 +162,6 @@ def start(root: str, way: dict, release: str, account: pwd.struct_passwd) -> Non
         os.chmod(spool, 0o750)
         os.chown(spool, 0 if os.geteuid() == 0 else -1, account.pw_gid)
 
-    def become() -> None:
-        if os.geteuid() == 0:
-            os.setgid(account.pw_gid)
-            os.initgroups(account.pw_name, account.pw_gid)
-            os.setuid(account.pw_uid)
-
     with rights_of(account):
         end_receiver(root)
         _sync_agent.write_json(
@@ -199,7 +176,7 @@ def start(root: str, way: dict, release: str, account: pwd.struct_passwd) -> Non
         env={"HOME": account.pw_dir, "USER": account.pw_name, "LC_ALL": "C", "PATH": os.defpath},
         cwd="/",
         start_new_session=True,
-        preexec_fn=become,
+        preexec_fn=becoming(account),
     )
 
 

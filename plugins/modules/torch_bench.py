@@ -113,6 +113,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _bench_script
+from ansible_collections.torchfleet.cluster.plugins.module_utils._account import becoming
 from ansible_collections.torchfleet.cluster.plugins.module_utils._bench import read_marked
 
 # An all-reduce that would take longer than this many seconds ends the sweep.
@@ -131,10 +132,7 @@ class Processes:
         self.outputs: List[Any] = []
 
     def become(self) -> None:
-        if os.geteuid() == 0:
-            os.initgroups(self.account.pw_name, self.account.pw_gid)
-            os.setgid(self.account.pw_gid)
-            os.setuid(self.account.pw_uid)
+        becoming(self.account)()
         # After the change of user, which takes it back: none of them outlives a module that is killed.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -127,6 +127,7 @@ from subprocess import DEVNULL, Popen
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _files
+from ansible_collections.torchfleet.cluster.plugins.module_utils._account import becoming
 
 # Bit 24 of a capability set, linux/capability.h.
 CAP_SYS_RESOURCE = 1 << 24
@@ -294,12 +295,6 @@ def start(module: AnsibleModule) -> None:
             )
         module.exit_json(changed=True, unit=unit_name(run_id), agent=agent(module))
 
-    def become() -> None:
-        os.setgid(account.pw_gid)
-        if os.geteuid() == 0:
-            os.initgroups(account.pw_name, account.pw_gid)
-        os.setuid(account.pw_uid)
-
     # Not run_command, which waits: the run outlives this module.
     Popen(  # pylint: disable=ansible-bad-function
         command,
@@ -309,7 +304,7 @@ def start(module: AnsibleModule) -> None:
         env={"PATH": os.defpath, "TORCHFLEET_RUN_ID": run_id},
         cwd="/",
         start_new_session=True,
-        preexec_fn=become,
+        preexec_fn=becoming(account),
     )
     module.exit_json(changed=True, unit="", agent=agent(module))
 

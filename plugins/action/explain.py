@@ -81,5 +81,6 @@ class ActionModule(ActionBase):
         if dest.is_file() and _unprobed(dest.read_text(encoding="utf-8")) == answer:
             return False
         if not self._task.check_mode:
+            dest.parent.mkdir(parents=True, exist_ok=True)
             dest.write_text(text, encoding="utf-8")
         return True

@@ -26,14 +26,16 @@ class ActionModule(ActionBase):
                 "dest": {"type": "path", "required": True},
                 "check": {"type": "path"},
                 "runs": {"type": "list", "elements": "path", "default": []},
+                "findings": {"type": "path"},
             }
         )
         check = _report.read_json(Path(args["check"]).expanduser()) if args["check"] else None
         runs = [run for folder in args["runs"] if (run := _report.read_run(Path(folder).expanduser()))]
-        if check is None and not runs:
-            raise AnsibleActionFail("there is nothing to report: neither check nor runs lead to anything")
+        logs = _report.read_json(Path(args["findings"]).expanduser()) if args["findings"] else None
+        if check is None and not runs and logs is None:
+            raise AnsibleActionFail("there is nothing to report: neither check, runs nor findings lead to anything")
         dest = Path(args["dest"]).expanduser().resolve()
-        text = _report.render(check, runs)
+        text = _report.render(check, runs, logs=logs)
         changed = not dest.is_file() or dest.read_text(encoding="utf-8") != text
         if changed and not self._task.check_mode:
             dest.write_text(text, encoding="utf-8")

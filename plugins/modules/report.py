@@ -9,7 +9,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: report
-short_description: Write one page of HTML about a check and runs
+short_description: Write one page of HTML about a check, runs and logs
 version_added: 0.1.0
 author:
   - The torchfleet authors (@torchfleet)
@@ -30,6 +30,9 @@ options:
     type: list
     elements: path
     default: []
+  findings:
+    description: A C(findings.json) about logs that are of no run in O(runs).
+    type: path
 attributes:
   check_mode:
     support: full

@@ -222,8 +222,9 @@ def render(
     runs: Sequence[Mapping[str, Any] | None] = (),
     title: str = "",
     bench: Mapping[str, Any] | None = None,
+    logs: Mapping[str, Any] | None = None,
 ) -> str:
-    """One page that needs nothing but itself. Each part may be missing."""
+    """One page that needs nothing but itself. Each part may be missing; `logs` is a findings.json of no run."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["when"] = lambda stamp: time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(stamp))
     environment.filters["size"] = _check.size
@@ -231,15 +232,20 @@ def render(
     environment.filters["link_rate"] = link_rate
     template = environment.from_string(Path(__file__).with_name(TEMPLATE).read_text(encoding="utf-8"))
     shown = [run for run in runs if run]
-    heading = title or (
-        "Cluster check" if check else "Cluster bench" if bench else f"Run {shown[0]['run_id']}" if shown else ""
+    headings = (
+        (check, "Cluster check"),
+        (bench, "Cluster bench"),
+        (shown, f"Run {shown[0]['run_id']}" if shown else ""),
+        (logs, f"Logs of {Path(logs['path']).name}" if logs else ""),
     )
+    heading = title or next((words for part, words in headings if part), "")
     return template.render(
         check=check,
         runs=shown,
         title=heading,
         heat=heat(check) if check else None,
         bench=bench,
+        logs=logs,
         links=_bench_report.heat(bench) if bench else None,
         chart=_bench_report.chart(bench) if bench else None,
     )

@@ -114,6 +114,24 @@ def test_any_log_can_be_explained(runs: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "user_code" in done.stdout
     assert json.loads((runs / "answer.json").read_text(encoding="utf-8"))["findings"][0]["label"] == "user_code"
+    assert "some.log:1: ValueError: bad" in (runs / "answer.html").read_text(encoding="utf-8")
+
+
+def test_logs_of_other_origin_have_json_and_a_page_of_their_own(runs: Path) -> None:
+    (runs / "some.log").write_text("ValueError: bad <b>\n", encoding="utf-8")
+    (runs / "logs").mkdir()
+    (runs / "logs" / "r0.out").write_text("ValueError: bad\n", encoding="utf-8")
+    for path, folder in (("some.log", "reports"), ("logs", "logs")):
+        assert not (runs / folder / "findings.html").exists()
+        assert run(runs, "-e", f"explain_path={path}", "--check").returncode == 0
+        assert not (runs / folder / "findings.html").exists()
+        done = run(runs, "-e", f"explain_path={path}")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert json.loads((runs / folder / "findings.json").read_text(encoding="utf-8"))["path"] == str(runs / path)
+        page = (runs / folder / "findings.html").read_text(encoding="utf-8")
+        assert f"<h1>Logs of {path}</h1>" in page
+        assert "user_code" in page
+        assert "<b>" not in page
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ class NodeEnd:
     problem: str = ""
     started: Optional[float] = None
     ended: Optional[float] = None
+    stop_ordered: Optional[float] = None  # when the order to stop was noted there
     ranks: Tuple[RankEnd, ...] = ()
 
 
@@ -119,6 +120,7 @@ def node_end(node: str, answer: Mapping[str, Any], clock_offset: float) -> NodeE
         problem=str(end.get("error") or ""),
         started=ours(end.get("started")),
         ended=ours(end.get("ended")),
+        stop_ordered=ours(answer.get("stop_time")),
         ranks=tuple(sorted(ranks, key=lambda rank: (rank.rank is None, rank.rank or 0))),
     )
 
@@ -195,6 +197,17 @@ def _vanished(nodes: Sequence[NodeEnd]) -> List[RankEnd]:
     return [rank for node in failed for rank in node.ranks if not rank.finished]
 
 
+def _failure(rank: RankEnd) -> str:
+    return f"rank {rank.rank} on {rank.node} failed first: {how(rank.code, rank.signal)}"
+
+
+def _before(ordered: Optional[float], failed: Sequence[RankEnd]) -> Optional[RankEnd]:
+    """The rank that had failed before the order to stop, which is then no echo of it."""
+    return next(
+        (rank for rank in failed if ordered is not None and rank.ended is not None and rank.ended < ordered), None
+    )
+
+
 def _names(nodes: Sequence[NodeEnd]) -> List[str]:
     return [node.node for node in nodes]
 
@@ -228,7 +241,12 @@ def judge(plan: LaunchPlan, nodes: Sequence[NodeEnd], stop_reason: str = "") -> 
         # What ranks elsewhere then report is the echo of a lost peer.
         return Outcome(False, problems[0], failed[0] if failed else None, tuple(problems))
     if stop_reason.startswith(ENDED_BY):
-        return Outcome(False, stop_reason, None, tuple(problems))
+        ordered = min((node.stop_ordered for node in nodes if node.stop_ordered is not None), default=None)
+        earlier = _before(ordered, failed)
+        if earlier is None:
+            return Outcome(False, stop_reason, None, tuple(problems))
+        sentence = f"{_failure(earlier)}; then {stop_reason}"
+        return Outcome(False, sentence, earlier, tuple(problems + _left_early(ranks, earlier)))
     vanished = _vanished(nodes)
     if vanished and all(rank.signal == signal.SIGTERM for rank in failed):
         first = vanished[0]
@@ -239,8 +257,7 @@ def judge(plan: LaunchPlan, nodes: Sequence[NodeEnd], stop_reason: str = "") -> 
         return Outcome(False, sentence, first, tuple(problems))
     if failed and not (stop_reason and all(rank.signal == signal.SIGTERM for rank in failed)):
         first = failed[0]
-        sentence = f"rank {first.rank} on {first.node} failed first: {how(first.code, first.signal)}"
-        return Outcome(False, sentence, first, tuple(problems + _left_early(ranks, first)))
+        return Outcome(False, _failure(first), first, tuple(problems + _left_early(ranks, first)))
     if problems:
         return Outcome(False, problems[0], None, tuple(problems))
     if stop_reason:

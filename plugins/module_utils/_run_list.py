@@ -13,6 +13,8 @@ from typing import Any, Container, Dict, List, Mapping, Optional, Sequence, Tupl
 from ansible_collections.torchfleet.cluster.plugins.module_utils._outcome import how
 
 UP = ("running", "starting")
+# The nodes' clocks are not compared here: what lies closer together has no order.
+CLOCKS = 2.0
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,11 @@ def _state(told: Mapping[str, Mapping[str, Any]]) -> Tuple[str, str]:
     )
     first = ""
     if failed:
-        _ended, number, node, end = failed[0]
+        ended, number, node, end = failed[0]
         first = f"rank {number} on {node}: {how(end.get('code'), end.get('signal'))}"
+        ordered = min((float(run["stop_time"]) for run in told.values() if run.get("stop_time")), default=None)
+        if stop and ordered is not None and ended < ordered - CLOCKS:
+            stop = f"{first}; then {stop}"
     if any(state in UP for state in states.values()):
         over = [node for node, state in states.items() if state not in UP]
         return "running", "; ".join(part for part in (first, f"over on {', '.join(over)}" if over else "") if part)

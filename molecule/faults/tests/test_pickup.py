@@ -160,3 +160,19 @@ def assert_clean(hosts):
     for name, host in hosts.items():
         found = host.check_output("grep -lz '^TORCHFLEET_RUN_ID=' /proc/[0-9]*/environ 2>/dev/null || true")
         assert found == "", f"{name}: {found}"
+
+
+def test_stop_does_not_hide_the_rank_that_had_failed(lab, hosts, tmp_path):
+    """Alice is no user of the mesh: nobody tells the other nodes of the failure, and somebody ends the run."""
+    (tmp_path / "work").mkdir()
+    script = tmp_path / "work" / "one.py"
+    script.write_text(ONE_FAILS, encoding="utf-8")
+    run_id = start(lab, tmp_path, script, 1, launch_launcher="python")
+    until(lambda: "rank 1 on node2: exit status 7" in lab.playbook("status", cwd=tmp_path).output, 60)
+    time.sleep(2)
+    assert lab.playbook("stop", cwd=tmp_path, run_id=run_id).code == 0
+    seen = next(line for line in lab.playbook("status", cwd=tmp_path).output.splitlines() if line.startswith(run_id))
+    assert "rank 1 on node2: exit status 7; then ended by " in seen
+    done = lab.playbook("logs", cwd=tmp_path, run_id=run_id)
+    assert "rank 1 on node2 failed first: exit status 7; then ended by " in " ".join(done.output.split())
+    assert_clean(hosts)

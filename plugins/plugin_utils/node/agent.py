@@ -204,7 +204,7 @@ def unattended(run_dir: str, since: float, plan: Dict[str, Any]) -> bool:
     """Whether nobody has asked for the run since, ordered its end, or told this node that it has failed elsewhere."""
     deadline = time.monotonic() + UNATTENDED + TURN * plan.get("turn", 0)
     while time.monotonic() < deadline:
-        if stop_reason(run_dir) or os.path.exists(os.path.join(run_dir, "told")):
+        if stop_order(run_dir)["stop"] or os.path.exists(os.path.join(run_dir, "told")):
             return False
         with contextlib.suppress(OSError):
             if os.stat(os.path.join(run_dir, "asked")).st_mtime > since:
@@ -307,7 +307,7 @@ def wait(launcher: Any, run_dir: str, plan: Dict[str, Any], grace: List[float]) 
 
 def note(run_dir: str, reason: str) -> None:
     """Why the run is to end. The first reason stands."""
-    if not stop_reason(run_dir):
+    if not stop_order(run_dir)["stop"]:
         write_json(os.path.join(run_dir, "stop.json"), {"reason": reason, "time": time.time()})
 
 
@@ -431,9 +431,10 @@ def new_text(run_dir: str, offsets: Dict[str, int]) -> Tuple[Dict[str, str], Dic
     return chunks, offsets, room <= 0
 
 
-def stop_reason(run_dir: str) -> str:
-    """Why somebody ended the run, on this node's word; empty where nobody did."""
-    return str((read_json(os.path.join(run_dir, "stop.json")) or {}).get("reason", ""))
+def stop_order(run_dir: str) -> Dict[str, Any]:
+    """`stop`: why somebody ended the run, on this node's word; empty where nobody did. `stop_time`: when."""
+    order = read_json(os.path.join(run_dir, "stop.json")) or {}
+    return {"stop": str(order.get("reason", "")), "stop_time": order.get("time")}
 
 
 def tell(run_dir: str) -> Dict[str, Any]:
@@ -445,7 +446,7 @@ def tell(run_dir: str) -> Dict[str, Any]:
         "exit": record,
         "started": (read_json(os.path.join(run_dir, "agent.json")) or {}).get("started"),
         "ranks": ranks,
-        "stop": stop_reason(run_dir),
+        **stop_order(run_dir),
         "launch": read_json(os.path.join(run_dir, "launch.json")),
     }
 
@@ -496,6 +497,7 @@ def list_runs(runs_dir: str, wanted: str = "") -> List[Dict[str, Any]]:
             "user": user,
             "launch": None,
             "stop": "",
+            "stop_time": None,
             "ranks": {},
             "exit": None,
             "started": None,
@@ -575,7 +577,7 @@ def follow(run_dir: str, state: Dict[str, Any], wait: float) -> str:
         if chunks or json.dumps(mark) != seen or status in ("exited", "lost") or time.monotonic() >= deadline:
             answer = {
                 "status": status, "exit": record, "ranks": ranks, "chunks": chunks, "more": more, "now": time.time(),
-                "stop": stop_reason(run_dir), "sign": last_sign(run_dir),
+                **stop_order(run_dir), "sign": last_sign(run_dir),
                 "free": free_bytes(run_dir),
                 "state": {"offsets": offsets, "seen": json.dumps(mark)},
             }  # fmt: skip

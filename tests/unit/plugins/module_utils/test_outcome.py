@@ -99,6 +99,26 @@ def test_a_run_in_which_every_rank_ends_well_is_a_success() -> None:
         ),
         pytest.param(
             [
+                node("n1", killed(0, 15, 20.0), stopped=True, stop_ordered=19.9),
+                node("n2", end(2, 1, 20.1), stop_ordered=20.2),
+            ],
+            "ended by ann with stop.yml",
+            "ended by ann with stop.yml",
+            None,
+            id="ended, and a rank that fails from it before its own node is told",
+        ),
+        pytest.param(
+            [
+                node("n1", killed(0, 15, 20.0), killed(1, 15, 20.0), stopped=True, stop_ordered=19.9),
+                node("n2", end(2, 17, 12.0), code=17, stop_ordered=19.5),
+            ],
+            "ended by ann with stop.yml",
+            "rank 2 on n2 failed first: exit status 17; then ended by ann with stop.yml",
+            2,
+            id="ended when a rank had failed already",
+        ),
+        pytest.param(
+            [
                 node("n1", killed(0, 15), killed(1, 15), code=1),
                 NodeEnd("n2", "unreachable", problem="n2 no longer answers: x"),
             ],

@@ -40,6 +40,13 @@ def rank(number: int, ended: float, code: int | None = None, signal: int | None 
         (told(ranks=rank(0, 9, signal=6)), told(ranks=rank(1, 8, code=17)), "failed", "rank 1 on n2: exit status 17"),
         (told(stop="ended by ann"), told(ranks=rank(1, 8, signal=15)), "failed", "ended by ann"),
         (
+            told(stop="ended by ann", stop_time=20.0),
+            told(stop="ended by ann", stop_time=20.5, ranks=rank(1, 8, code=17)),
+            "failed",
+            "rank 1 on n2: exit status 17; then ended by ann",
+        ),
+        (told(stop="ended by ann", stop_time=8.5), told(ranks=rank(1, 8, code=1)), "failed", "ended by ann"),
+        (
             told("private"),
             told("private"),
             "private",

@@ -550,14 +550,14 @@ def test_a_node_ends_with_one_that_failed_elsewhere_and_says_so(run: Run) -> Non
     until(lambda: agent.node_state(str(run.folder))[0] == "running")
     agent.failed_elsewhere(str(run.folder), "n3", 10)
     assert started.wait(PATIENCE) == 128 + signal.SIGTERM
-    assert agent.stop_reason(str(run.folder)) == "the launcher on n3 failed, and nobody followed the run"
+    assert agent.stop_order(str(run.folder))["stop"] == "the launcher on n3 failed, and nobody followed the run"
 
 
 def test_a_node_that_has_ended_remembers_that_it_was_told(run: Run) -> None:
     assert run.start("true").wait(PATIENCE) == 0
     agent.failed_elsewhere(str(run.folder), "n3", 10)
     assert (run.folder / "told").exists()
-    assert agent.stop_reason(str(run.folder)) == ""
+    assert agent.stop_order(str(run.folder))["stop"] == ""
 
 
 def test_what_outlives_the_heads_launcher_is_ended_and_it_is_said_why(
@@ -568,10 +568,10 @@ def test_what_outlives_the_heads_launcher_is_ended_and_it_is_said_why(
     until(lambda: agent.node_state(str(run.folder))[0] == "running")
     agent.headless(str(run.folder), "n1", 10)
     assert started.wait(PATIENCE) == 128 + signal.SIGTERM
-    assert agent.stop_reason(str(run.folder)) == "the launcher on n1 has ended, but no rank came up here"
+    assert agent.stop_order(str(run.folder))["stop"] == "the launcher on n1 has ended, but no rank came up here"
 
 
 def test_what_has_ended_with_the_heads_launcher_is_left_in_peace(run: Run) -> None:
     assert run.start("true").wait(PATIENCE) == 0
     agent.headless(str(run.folder), "n1", 10)
-    assert agent.stop_reason(str(run.folder)) == ""
+    assert agent.stop_order(str(run.folder))["stop"] == ""

@@ -93,6 +93,10 @@ def alive(host):
     return host.check_output("grep -lz '^TORCHFLEET_RUN_ID=' /proc/[0-9]*/environ 2>/dev/null || true")
 
 
+def assert_clean(hosts):
+    assert {name: alive(host) for name, host in hosts.items()} == dict.fromkeys(hosts, "")
+
+
 def on_rank_one(number):
     def inject(run):
         run.hosts["node2"].check_output(f"kill -{number} {run.rank('node2', 1)}")

@@ -8,6 +8,7 @@ import signal
 import time
 
 import pytest
+from faults import assert_clean, until
 
 SCRIPT = """
 import os, sys, time
@@ -147,19 +148,6 @@ def test_a_run_of_another_user_is_neither_read_nor_ended_without_sudo(lab, hosts
     finally:
         assert lab.playbook("stop", run_id=run_id).code == 0
     assert_clean(hosts)
-
-
-def until(condition, seconds):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.2)
-
-
-def assert_clean(hosts):
-    for name, host in hosts.items():
-        found = host.check_output("grep -lz '^TORCHFLEET_RUN_ID=' /proc/[0-9]*/environ 2>/dev/null || true")
-        assert found == "", f"{name}: {found}"
 
 
 def test_stop_does_not_hide_the_rank_that_had_failed(lab, hosts, tmp_path):

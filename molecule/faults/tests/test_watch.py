@@ -8,6 +8,7 @@ import signal
 import time
 
 import pytest
+from faults import alive, assert_clean, until
 
 SCRIPT = """
 import os, pathlib, sys, time
@@ -139,18 +140,3 @@ def test_files_come_back_from_the_nodes(lab, tmp_path, script, place, found):
     output = tmp_path / "runs" / next(iter(manifests)) / "output"
     assert sorted(str(path.relative_to(output)) for path in output.rglob("*") if path.is_file()) == found
     assert (output / "same").read_text() == "0"
-
-
-def alive(host):
-    return host.check_output("grep -lz '^TORCHFLEET_RUN_ID=' /proc/[0-9]*/environ 2>/dev/null || true")
-
-
-def until(condition, seconds):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.2)
-
-
-def assert_clean(hosts):
-    assert {name: alive(host) for name, host in hosts.items()} == dict.fromkeys(hosts, "")

@@ -47,6 +47,9 @@ LOOK_SECONDS = 0.5  # between two looks at the time
 STACK_SECONDS = 5.0  # for a rank that was told to print its stack
 RESERVE = 65536  # bytes
 ABANDONED = 8.0  # seconds that ranks may take to end after the launcher on the head that started them
+TOLD_SECONDS = 10.0  # for an ssh that brings word to another node
+TOLD_AT_THE_END = 2.0  # the same once the end was ordered: whoever ordered it told the others, too
+WITHOUT_RANKS = 2.0  # seconds of the grace for a launcher whose ranks here are gone: it has nothing to save
 UNATTENDED = 10.0  # seconds in which whoever follows the run asks for it again, several times over
 TURN = 0.5  # seconds between two nodes that would tell all others the same
 LISTED = 50  # runs that are told of
@@ -122,17 +125,8 @@ def check_files(wanted: Dict[str, str]) -> None:
 def run(run_dir: str) -> int:
     plan = read_json(os.path.join(run_dir, "plan.json"))
     started = time.time()
-    write_json(
-        os.path.join(run_dir, "agent.json"),
-        {"pid": os.getpid(), "start_time": start_time(os.getpid()), "started": started},
-    )
-    room = os.path.join(run_dir, "room")
-    with contextlib.suppress(OSError), open(room, "wb") as stream:
-        stream.write(b"\0" * RESERVE)  # for the exit record, should the disk be full by then
     ending = {"stopped": False, "timed_out": False}
     grace: List[float] = []  # when it is over, once the end was ordered
-    raise_limits()
-    log = open(os.path.join(run_dir, "logs", "launcher.log"), "ab", buffering=0)  # noqa: SIM115 (to the very end)
     launcher: Optional[subprocess.Popen[bytes]] = None
 
     def end(_number: int, _frame: Any) -> None:
@@ -149,6 +143,16 @@ def run(run_dir: str) -> int:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
+    # From here on others know whom to tell.
+    write_json(
+        os.path.join(run_dir, "agent.json"),
+        {"pid": os.getpid(), "start_time": start_time(os.getpid()), "started": started},
+    )
+    room = os.path.join(run_dir, "room")
+    with contextlib.suppress(OSError), open(room, "wb") as stream:
+        stream.write(b"\0" * RESERVE)  # for the exit record, should the disk be full by then
+    raise_limits()
+    log = open(os.path.join(run_dir, "logs", "launcher.log"), "ab", buffering=0)  # noqa: SIM115 (to the very end)
     try:
         check_files(plan.get("sha256") or {})
         launcher = subprocess.Popen(
@@ -194,7 +198,7 @@ def run(run_dir: str) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     if plan.get("peers"):  # nobody else may be there to see that the launcher which started their ranks is gone
-        call(run_dir, plan, plan["peers"], "headless")
+        call(run_dir, plan, plan["peers"], "headless", TOLD_AT_THE_END if ending["stopped"] else TOLD_SECONDS)
     elif status and not ending["stopped"] and plan.get("others") and unattended(run_dir, ended, plan):
         call(run_dir, plan, plan["others"], "failed")
     return status if status >= 0 else 128 - status
@@ -213,19 +217,25 @@ def unattended(run_dir: str, since: float, plan: Dict[str, Any]) -> bool:
     return True
 
 
-def call(run_dir: str, plan: Dict[str, Any], nodes: List[str], verb: str) -> None:
-    """Say to other nodes what has become of this one's launcher, over ssh, all at the same time."""
+def call(run_dir: str, plan: Dict[str, Any], nodes: List[str], verb: str, patience: float = TOLD_SECONDS) -> None:
+    """Say to other nodes what has become of this one's launcher, over ssh, all at the same time. One that cannot be
+    reached costs so many seconds; what was told in time is done there without us."""
     node = plan["env"].get("TORCHFLEET_NODE", "")
     words = [sys.executable, "-I", os.path.abspath(__file__), verb, run_dir, node, str(plan.get("stop_grace", 10))]
     line = " ".join(shlex.quote(word) for word in words)
-    ssh = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--"]
+    ssh = ["ssh", "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={TOLD_SECONDS:.0f}", "--"]
     null = subprocess.DEVNULL
     told = []
     with contextlib.suppress(OSError):
         for other in nodes:
             told.append(subprocess.Popen([*ssh, other, line], stdin=null, stdout=null, stderr=null))
+    deadline = time.monotonic() + patience
     for process in told:
-        process.wait()
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def living_ranks(run_dir: str) -> List[int]:
@@ -278,8 +288,12 @@ def wait(launcher: Any, run_dir: str, plan: Dict[str, Any], grace: List[float]) 
     limit, lease = plan.get("time_limit") or float("inf"), plan.get("lease") or float("inf")
     begun = asked = time.monotonic()
     mark = None
+    alone = None  # since when, after the order to end, no rank lives here
     while True:
         now = time.monotonic()
+        if grace and not living_ranks(run_dir):
+            alone = alone or now
+            grace[0] = min(grace[0], alone + WITHOUT_RANKS)
         if grace and now >= grace[0]:
             # Here, and not by systemd, which would take this process too, and with it the word of how the run ended.
             launcher.kill()

@@ -186,6 +186,25 @@ def test_an_ordered_end_is_recorded_though_the_launcher_has_to_be_killed(run: Ru
     assert (run.end()["signal"], run.end()["stopped"]) == (signal.SIGKILL, True)
 
 
+def test_a_launcher_without_ranks_has_not_the_whole_grace(run: Run) -> None:
+    started = run.start("sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.05; done", stop_grace=10 * PATIENCE)
+    until(run.pids)
+    started.terminate()
+    assert started.wait(PATIENCE) == 128 + signal.SIGKILL
+
+
+def test_a_rank_that_saves_its_work_has_the_whole_grace(run: Run) -> None:
+    saves = run.beside()
+    (run.folder / "ranks" / "rank-0.json").write_text(json.dumps({"rank": 0, "pid": saves.pid}))
+    grace = 2 * agent.WITHOUT_RANKS
+    started = run.start("sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.05; done", stop_grace=grace)
+    until(run.pids)
+    told = time.monotonic()
+    started.terminate()
+    assert started.wait(PATIENCE) == 128 + signal.SIGKILL
+    assert time.monotonic() - told >= grace
+
+
 def test_a_limit_that_is_not_reached_changes_nothing(run: Run) -> None:
     assert run.start("true", time_limit=1000).wait(PATIENCE) == 0
     assert run.end()["timed_out"] is False
@@ -510,6 +529,23 @@ def test_the_nodes_that_a_launcher_reached_over_ssh_are_told_of_its_end(run: Run
     for name in ("n2", "n3"):
         line = f"{sys.executable} -I {SCRIPT} headless {run.folder} 'the head' 10"
         assert (tmp_path / f"{name}.told").read_text() == f"{name}\n{line}\n"
+
+
+def test_a_node_that_cannot_be_told_does_not_hold_up_an_ordered_end(run: Run, tmp_path: Path) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\nexec sleep 1000\n")
+    ssh.chmod(0o755)
+    run.plan("sleep", "1000", peers=["n2", "n3"])
+    started = subprocess.Popen(
+        [sys.executable, "-I", SCRIPT, "run", str(run.folder)], env={"PATH": f"{tmp_path}:{os.defpath}"}
+    )
+    run.started.append(started)
+    until(lambda: agent.node_state(str(run.folder))[0] == "running")
+    started.terminate()
+    until(run.end)
+    ended = time.monotonic()
+    started.wait(PATIENCE)
+    assert time.monotonic() - ended < agent.TOLD_SECONDS
 
 
 @pytest.fixture

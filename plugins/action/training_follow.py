@@ -336,6 +336,7 @@ class ActionModule(ActionBase):
             "lib": str(Path(self._agent[-1]).parent),
             "stop_grace": self._launch["stop_grace"],
             "reason": _runs.stop_reason(self._folder),
+            "master_port": self._plan.master_port if self._node == self._plan.nodes[0].node else 0,
         }
         try:
             done = within(

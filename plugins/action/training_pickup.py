@@ -125,6 +125,8 @@ class ActionModule(ActionBase):
             "folder": folder,
             "state": run.state,
             "stop_grace": job["stop_grace"],
+            "head": hosts[nodes[0]["node"]],
+            "master_port": launch["plan"]["master_port"],
             "time_limit": job["time_limit"],
             "lease": job["lease"],
             "stall_timeout": job["stall_timeout"],

@@ -21,7 +21,11 @@ from typing import Any, Dict, List, Optional, Tuple
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _fabric, _fabric_text, _nccl_conf, _p2p, _rdma
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import to_dict
 from ansible_collections.torchfleet.cluster.plugins.module_utils._probe_run import run_probe
-from ansible_collections.torchfleet.cluster.plugins.module_utils._runtime import build_library, build_plugins
+from ansible_collections.torchfleet.cluster.plugins.module_utils._runtime import (
+    build_library,
+    build_plugins,
+    net_plugins,
+)
 
 PROBE_SECONDS = 20
 SBIN = ["/sbin", "/usr/sbin", "/usr/local/sbin"]
@@ -310,6 +314,7 @@ def gather_libraries(module: Any) -> Dict[str, Any]:
         # Copies and plugins of the system are there without it.
         report = run_probe(module, sys.executable, "libraries", PROBE_SECONDS, variables).report
     found = {"nccl": build_library("nccl", report), "cudnn": build_library("cudnn", report)}
+    plugins = build_plugins(report)
     return {
         "python": {
             "path": path,
@@ -319,7 +324,8 @@ def gather_libraries(module: Any) -> Dict[str, Any]:
         },
         "nccl": to_dict(found["nccl"]),
         "cudnn": to_dict(found["cudnn"]),
-        "plugins": [to_dict(plugin) for plugin in build_plugins(report)],
+        "plugins": [to_dict(plugin) for plugin in plugins],
+        "net_plugins": net_plugins(plugins),
     }
 
 

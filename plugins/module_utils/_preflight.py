@@ -11,6 +11,8 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _system
+
 SHM_BYTES = 64 << 20  # what a container engine gives; a DataLoader with workers needs more than that
 
 
@@ -126,10 +128,22 @@ def memory_warnings(shm_free: Optional[int], rdma: bool, memlock: float) -> List
     elif shm_free < SHM_BYTES:
         warnings.append(f"{size(shm_free)} are free in /dev/shm: a DataLoader with workers may die of a bus error")
     if rdma and memlock != float("inf"):
-        warnings.append(
-            f"no more than {size(int(memlock))} of memory can be locked: RDMA fails with that; use role node_tuning"
-        )
+        warnings.append(_memlock_warning(memlock))
     return warnings
+
+
+def session_warnings(rdma: bool, answers: Mapping[str, str]) -> List[str]:
+    """`answers`: what ssh sessions to the nodes said to SSH_SCRIPT. Ranks that come over ssh have their limits."""
+    limits = {peer: _system.read_ssh(out).get("memlock_hard") for peer, out in answers.items()}
+    return [
+        f"over ssh to {peer}, {_memlock_warning(limit)}"
+        for peer, limit in limits.items()
+        if rdma and limit is not None and limit >= 0
+    ]
+
+
+def _memlock_warning(limit: float) -> str:
+    return f"no more than {size(int(limit))} of memory can be locked: RDMA fails with that; use role node_tuning"
 
 
 def size(count: float) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import glob
+import hashlib
 import importlib
 import json
 import os
@@ -251,6 +252,15 @@ def expand(patterns: Sequence[str]) -> List[str]:
     return [folder for pattern in patterns for folder in sorted(glob.glob(pattern))]
 
 
+def digest(path: str) -> str:
+    """SHA-256 of a file; empty where it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.sha256(stream.read()).hexdigest()
+    except OSError:
+        return ""
+
+
 def about_python() -> Dict[str, Any]:
     include = sysconfig.get_paths().get("include") or ""
     return {
@@ -297,7 +307,9 @@ def find_libraries(names: Sequence[str]) -> Dict[str, Any]:
         path for name in sorted(cache) if re.match(r"libnccl-(net|tuner|profiler)", name) for path in cache[name]
     ]
     report["plugins"] = [
-        {"path": path, "real_path": os.path.realpath(path)} for path in dict.fromkeys(plugins) if os.path.exists(path)
+        {"path": path, "real_path": os.path.realpath(path), "sha256": digest(path)}
+        for path in dict.fromkeys(plugins)
+        if os.path.exists(path)
     ]
     report["cached_plugins"] = [name for name in cache if name.startswith("libnccl-")]
     return report

@@ -295,12 +295,14 @@ def _major(paths: Iterable[str]) -> int:
 
 @dataclass(frozen=True)
 class Plugin:
-    """A network, tuner or profiler plugin of NCCL. `found_by_nccl`: whether a plain dlopen of its name finds it."""
+    """A network, tuner or profiler plugin of NCCL. `found_by_nccl`: whether a plain dlopen of its name finds it.
+    `sha256` is empty where the file could not be read."""
 
     path: str
     kind: str
     name: str
     found_by_nccl: bool
+    sha256: str = ""
 
 
 def build_plugins(report: Mapping[str, Any]) -> Tuple[Plugin, ...]:
@@ -318,12 +320,18 @@ def build_plugins(report: Mapping[str, Any]) -> Tuple[Plugin, ...]:
         if not kind:
             continue
         reachable = base in cached or os.path.dirname(raw["path"]) in (*folders, *defaults, *linking.get("rpath", ()))
-        plugin = Plugin(raw["path"], kind.group(1), kind.group(2) or "", reachable)
+        plugin = Plugin(raw["path"], kind.group(1), kind.group(2) or "", reachable, raw.get("sha256") or "")
         known = found.get(raw["real_path"])
         # Of the links to one file the one that NCCL asks for counts: it ends in .so.
         if known is None or (reachable, base.endswith(".so")) > (known.found_by_nccl, known.path.endswith(".so")):
             found[raw["real_path"]] = plugin
     return tuple(found.values())
+
+
+def net_plugins(plugins: Iterable[Plugin]) -> str:
+    """The network plugins that NCCL can load, each with the beginning of its SHA-256: two builds may share a path."""
+    found = [plugin for plugin in plugins if plugin.kind == "net" and plugin.found_by_nccl]
+    return ", ".join(f"{plugin.path} ({plugin.sha256[:12] or 'unreadable'})" for plugin in found) or "none"
 
 
 def _torch_failure(error_type: str, error: str) -> str:

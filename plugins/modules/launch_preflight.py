@@ -153,7 +153,6 @@ import errno
 import json
 import os
 import pwd
-import resource
 import shutil
 import signal
 import socket
@@ -161,9 +160,11 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.torchfleet.cluster.plugins.module_utils import _mesh, _preflight
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _mesh, _preflight, _system
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import normalise_address
 from ansible_collections.torchfleet.cluster.plugins.module_utils._hosts_file import local_addresses, ownership_problem
+from ansible_collections.torchfleet.cluster.plugins.module_utils._ports import port_holder
+from ansible_collections.torchfleet.cluster.plugins.module_utils._units import memlock
 
 VERSIONS = """
 import hashlib, importlib.metadata, json, os, platform, sys
@@ -177,30 +178,6 @@ for name in sys.argv[1:]:
         pass
 print(json.dumps([interpreter, found]))
 """
-
-
-def port_holder(port: int) -> str:
-    """Who listens on a TCP port, as `pid N (command)`, from /proc alone."""
-    inodes = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            with open(table, encoding="ascii") as stream:
-                for line in stream.readlines()[1:]:
-                    fields = line.split()
-                    if int(fields[1].rpartition(":")[2], 16) == port and fields[3] == "0A":
-                        inodes.add(f"socket:[{fields[9]}]")
-        except OSError:
-            continue
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            links = {os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")}
-            if links & inodes:
-                with open(f"/proc/{pid}/cmdline", "rb") as stream:
-                    command = stream.read().replace(b"\0", b" ").decode(errors="replace").strip()
-                return f"process {pid} ({command[:120]})"
-        except OSError:
-            continue
-    return "another process"
 
 
 def is_held(address: str, port: int) -> bool:
@@ -261,16 +238,10 @@ def free_bytes(path: str) -> int:
     return shutil.disk_usage(path).free
 
 
-def memlock() -> float:
-    """What the run's processes can have: root's units are given all."""
-    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
-    return float("inf") if limit == resource.RLIM_INFINITY or os.geteuid() == 0 else limit
-
-
-def ssh_problems(user: str, peers: list[str]) -> list[str]:
+def ssh_problems(user: str, logins: dict[str, _mesh.Login]) -> list[str]:
     return [
         f"{user} cannot log in to {peer}: {login.why}: run provision.yml -t ssh_trust"
-        for peer, login in _mesh.log_in_to_all(user, peers, 5).items()
+        for peer, login in logins.items()
         if login.why
     ]
 
@@ -320,8 +291,8 @@ def main() -> None:
             missing = [name for name in params["required"] if name not in versions]
             problems += [f"{python} has no {name}: run provision.yml" for name in missing]
 
-    if account and params["ssh_peers"]:
-        problems += ssh_problems(account.pw_name, params["ssh_peers"])
+    logins = _mesh.log_in_to_all(account.pw_name, params["ssh_peers"], 5, _system.SSH_SCRIPT) if account else {}
+    problems += ssh_problems(params["user"], logins)
     seen = processes()
     live, stale = _preflight.split_runs(seen)
     ended = []
@@ -341,7 +312,9 @@ def main() -> None:
         {path: free_bytes(path) for path in params["paths"]}, params["min_free_bytes"]
     )
     shm = free_bytes("/dev/shm") if os.path.isdir("/dev/shm") else None
-    warnings = _preflight.memory_warnings(shm, os.path.isdir("/sys/class/infiniband"), memlock())
+    rdma = os.path.isdir("/sys/class/infiniband")
+    warnings = _preflight.memory_warnings(shm, rdma, memlock())
+    warnings += _preflight.session_warnings(rdma, {peer: login.out for peer, login in logins.items()})
 
     code, out, err = module.run_command([module.get_bin_path("ip", True, ["/sbin", "/usr/sbin"]), "-j", "addr"])
     local = local_addresses(out) if code == 0 else {}
@@ -352,11 +325,12 @@ def main() -> None:
     if port and not owner and is_held(params["address"], port):
         others = (other for other in range(port + 1, min(port + 200, 65536)) if not is_held(params["address"], other))
         free = next(others, None)
+        holder = str(port_holder(port) or "another process")
         if params["port_auto"] and free:
-            warnings.append(f"port {port} is held by {port_holder(port)}: port {free} is taken in its place")
+            warnings.append(f"port {port} is held by {holder}: port {free} is taken in its place")
             port = free
         else:
-            problems.append(_preflight.port_problem(port, port_holder(port), free))
+            problems.append(_preflight.port_problem(port, holder, free))
     module.exit_json(
         changed=bool(ended),
         problems=problems,

@@ -431,11 +431,21 @@ cudnn:
 plugins:
   description:
     - Network, tuner and profiler plugins of NCCL with C(path), C(kind), C(name) (what E(NCCL_NET_PLUGIN) would have to
-      say, empty for the default) and C(found_by_nccl).
+      say, empty for the default), C(found_by_nccl) and C(sha256).
   returned: always
   type: list
   elements: dict
-  sample: [{"path": "/opt/amazon/ofi-nccl/lib/libnccl-net.so", "kind": "net", "name": "", "found_by_nccl": true}]
+  sample:
+    - path: /opt/amazon/ofi-nccl/lib/libnccl-net.so
+      kind: net
+      name: ""
+      found_by_nccl: true
+      sha256: 9f2c41d07be5...
+net_plugins:
+  description: The network plugins that NCCL can load, each with the beginning of its SHA-256; C(none) without any.
+  returned: always
+  type: str
+  sample: /opt/amazon/ofi-nccl/lib/libnccl-net.so (9f2c41d07be5)
 gpudirect:
   description:
     - C(peer_memory_module) is the kernel module that lets a network card reach GPU memory, if it is loaded; C(dmabuf)

@@ -72,6 +72,10 @@ options:
     description: Seconds between the polite signal and the forced one.
     type: float
     default: 10
+  master_port:
+    description: The run's port on this node, which has to be free when it is over; 0 where it has none here.
+    type: int
+    default: 0
 attributes:
   check_mode:
     support: full
@@ -128,16 +132,11 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _files
 from ansible_collections.torchfleet.cluster.plugins.module_utils._account import becoming
-
-# Bit 24 of a capability set, linux/capability.h.
-CAP_SYS_RESOURCE = 1 << 24
+from ansible_collections.torchfleet.cluster.plugins.module_utils._ports import port_holder
+from ansible_collections.torchfleet.cluster.plugins.module_utils._units import has_systemd, memlock_can_be_raised
 
 SLACK = 5.0  # seconds for the agent to end by itself once the grace is over
 PREPARED = "prepared.json"  # a launch that was laid out, until it begins
-
-
-def has_systemd() -> bool:
-    return os.path.isdir("/run/systemd/system")
 
 
 def unit_name(run_id: str) -> str:
@@ -238,18 +237,6 @@ def begin(run_dir: str) -> None:
     os.utime(os.path.join(run_dir, "plan.json"), follow_symlinks=False)
 
 
-def memlock_can_be_raised() -> bool:
-    """Whether this machine lets systemd raise the limit: a container often does not, and the unit would not start."""
-    try:
-        with open("/proc/1/status", encoding="utf-8") as stream:
-            for line in stream:
-                if line.startswith("CapEff:"):
-                    return bool(int(line.split()[1], 16) & CAP_SYS_RESOURCE)
-    except OSError:
-        pass
-    return False
-
-
 def start(module: AnsibleModule) -> None:
     params = module.params
     run_dir, run_id = params["run_dir"], params["run_id"]
@@ -332,6 +319,18 @@ def on_gpus(module: AnsibleModule, pids: list[int]) -> list[int]:
     return sorted(pid for pid in told & set(pids) if not os.path.exists(f"/proc/{pid}"))
 
 
+def require_free_port(module: AnsibleModule) -> None:
+    """Processes are known by their environment; one that cleared its own still listens where the run did."""
+    port = module.params["master_port"]
+    holder = port_holder(port) if port and not module.check_mode else None
+    if holder and not holder.run_id:
+        module.fail_json(
+            msg=f"{socket.gethostname()}: port {port} of run {module.params['run_id']} is still held by {holder}: "
+            f"end it (kill {holder.pid}), or set torchfleet_master_port to another port",
+            left=[holder.pid],
+        )
+
+
 def stop(module: AnsibleModule) -> None:
     params = module.params
     systemctl = module.get_bin_path("systemctl") if has_systemd() else None
@@ -345,6 +344,7 @@ def stop(module: AnsibleModule) -> None:
     active = is_active()
     pids = sweep(module, 0)
     if module.check_mode or not (active or pids):
+        require_free_port(module)
         module.exit_json(changed=bool(active or pids), unit=unit if systemctl else "", left=[], agent=agent(module))
     if params["reason"]:
         note(module)
@@ -380,6 +380,7 @@ def stop(module: AnsibleModule) -> None:
         module.fail_json(
             msg=f"{socket.gethostname()}: processes {left} of run {params['run_id']} cannot be ended", left=left
         )
+    require_free_port(module)
     module.exit_json(changed=True, unit=unit if systemctl else "", left=[], agent=agent(module))
 
 
@@ -398,6 +399,7 @@ def main() -> None:
             "scripts": {"type": "dict", "default": {}},
             "lib": {"type": "path", "default": "/var/lib/torchfleet/lib"},
             "stop_grace": {"type": "float", "default": 10},
+            "master_port": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )

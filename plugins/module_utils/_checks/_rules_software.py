@@ -201,7 +201,7 @@ CHECKS = (
     same(
         "same-net-plugin",
         "NCCL network plugin",
-        "nccl.plugins[].path",
+        "nccl.net_plugins",
         "fail",
         "install the plugin on every node or on none, or set `nccl_env_extra: {{NCCL_NET_PLUGIN: none}}`",
         source="NCCL's bootstrap goes on only where all ranks have the same network",

@@ -132,7 +132,7 @@ def healthy(name: str) -> Dict[str, Any]:
                     ],
                 }
             ],
-            "plugins": [{"path": "/opt/ofi/lib/libnccl-net.so"}],
+            "net_plugins": "/opt/ofi/lib/libnccl-net.so (1234567890ab)",
             "acs": {"status": "disabled"},
             "iommu": {"status": "passthrough"},
             "limits": {"memlock": {"soft": 8 << 20, "hard": 8 << 20}, "nofile": {"soft": 1024, "hard": 4096}},
@@ -525,12 +525,18 @@ FOUND: List[Tuple[str, Callable[[Nodes], None], str, str, str]] = [
     ("same-cudnn", set_("runtime/libraries/cudnn/version", "8.9.2"), "warn", r"cuDNN as loaded 8\.9\.2", "-t pytorch"),
     (
         "same-net-plugin",
-        set_("nccl/plugins/0/path", "/usr/lib/libnccl-net.so"),
+        set_("nccl/net_plugins", "/opt/ofi/lib/libnccl-net.so (ba0987654321)"),
         "fail",
-        r"gpu2 has NCCL network plugin /usr/lib",
+        r"gpu2 has NCCL network plugin /opt/ofi/lib/libnccl-net\.so \(ba0987654321\)",
         r"nccl_env_extra: \{NCCL_NET_PLUGIN: none\}",
     ),
-    ("same-net-plugin", set_("nccl/plugins", []), "fail", r"gpu2 has NCCL network plugin none", "nccl_env_extra"),
+    (
+        "same-net-plugin",
+        set_("nccl/net_plugins", "none"),
+        "fail",
+        r"gpu2 has NCCL network plugin none",
+        "nccl_env_extra",
+    ),
     (
         "same-compiler",
         set_("runtime/compilers/gcc/version", "13.1.0"),

@@ -160,6 +160,22 @@ def test_memory_that_may_not_do(shm: int | None, rdma: bool, memlock: float, wor
 
 
 @pytest.mark.parametrize(
+    ("rdma", "hard", "words"),
+    [
+        (True, "64", ["over ssh to n2, no more than 64.0 KiB of memory can be locked"]),
+        (True, "0", ["over ssh to n2, no more than 0 B of memory can be locked"]),
+        (True, "unlimited", []),
+        (True, "", []),
+        (False, "64", []),
+    ],
+)
+def test_limits_of_ranks_that_come_over_ssh(rdma: bool, hard: str, words: list[str]) -> None:
+    answer = f"a banner\ntorchfleet-check\n64\n{hard}\n1024\n1024\n\n"
+    found = _preflight.session_warnings(rdma, {"n2": answer, "n3": ""})
+    assert [line.partition(":")[0] for line in found] == words
+
+
+@pytest.mark.parametrize(
     ("one", "two", "said"),
     [
         ({"python": "3.11.2", "torch": "2.6"}, {"python": "3.11.9", "torch": "2.6"}, None),

@@ -19,6 +19,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._runtime import
     build_torch,
     compiler_version,
     decode_version,
+    net_plugins,
     nvcc_candidates,
     probe_source,
     read_probe,
@@ -208,7 +209,11 @@ def test_plugins() -> None:
         cached_plugins=["libnccl-net-rdma.so"],
         plugins=[
             {"path": "/opt/ofi/lib/libnccl-net.so.0", "real_path": "/opt/ofi/lib/libnccl-net.so.0.0.0"},
-            {"path": "/opt/ofi/lib/libnccl-net.so", "real_path": "/opt/ofi/lib/libnccl-net.so.0.0.0"},
+            {
+                "path": "/opt/ofi/lib/libnccl-net.so",
+                "real_path": "/opt/ofi/lib/libnccl-net.so.0.0.0",
+                "sha256": "0a" * 32,
+            },
             {"path": "/opt/hpcx/lib/libnccl-net.so", "real_path": "/opt/hpcx/lib/libnccl-net.so"},
             {"path": "/x/libnccl-net-rdma.so", "real_path": "/x/libnccl-net-rdma.so"},
             {"path": "/opt/ofi/lib/libnccl-tuner.so", "real_path": "/opt/ofi/lib/libnccl-tuner.so"},
@@ -220,6 +225,10 @@ def test_plugins() -> None:
         ("/x/libnccl-net-rdma.so", "net", "rdma", True),
         ("/opt/ofi/lib/libnccl-tuner.so", "tuner", "", True),
     ]
+    assert net_plugins(build_plugins(data)) == (
+        "/opt/ofi/lib/libnccl-net.so (0a0a0a0a0a0a), /x/libnccl-net-rdma.so (unreadable)"
+    )
+    assert net_plugins(()) == "none"
 
 
 HANG = """Timeout (0:00:02)!

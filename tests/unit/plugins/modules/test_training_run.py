@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import subprocess
 import sys
 import time
 import uuid
@@ -186,6 +187,29 @@ def test_gpu_memory_that_outlives_its_process_is_named(
     if held:
         assert done["left"] == [pid]
         assert "GPU memory of run" in done["msg"]
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_a_port_that_outlives_the_run_is_named(call: Any, ours: bool) -> None:
+    """It is held by a process that left the run's environment behind, or by one of another run, which is none of ours."""
+    server = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)"
+    env = {"TORCHFLEET_RUN_ID": "another"} if ours else {}
+    command = [sys.executable, "-I", "-c", f"{server}; time.sleep(100)"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            port = int(process.stdout.readline())  # type: ignore[union-attr]
+            call("started", "/bin/sleep", "1000")
+            until(lambda: (call.run_dir / "agent.json").exists() and len(call.pids()) == 2)
+            for _round in ("while it runs", "when it is over"):
+                done = call("stopped", master_port=port)
+                assert bool(done.get("failed")) is not ours
+                if not ours:
+                    assert done["left"] == [process.pid]
+                    assert f"port {port} of run" in done["msg"]
+                    assert f"process {process.pid} ({sys.executable}" in done["msg"]
+        finally:
+            process.kill()
+    assert not call("stopped", master_port=port).get("failed")
 
 
 def test_a_run_that_was_never_here_is_stopped_already(call: Any) -> None:

@@ -82,6 +82,11 @@ class Run:
         return time.time()
 
 
+# Seconds from a failure that was seen to the end of the run on all other nodes: 5, and as many for nodes that share two
+# cores with each other and with the controller.
+ENDED = 10
+
+
 def until(condition, seconds, pause=0.1):
     deadline = time.monotonic() + seconds
     while not condition():

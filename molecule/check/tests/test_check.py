@@ -123,6 +123,14 @@ FAULTS = {
         r"node1, node3 do not reach node2 at",
         r"firewall accept TCP.*`tcp dport 32768-60999 drop`",
     ),
+    "the master port dropped": on(
+        "node1",
+        nft("tcp dport 29500 drop"),
+        NO_NFT,
+        "firewall-port",
+        r"node1: the firewall has a rule on the master port 29500: .*tcp dport 29500 drop",
+        r"take the rule out, or set torchfleet_master_port",
+    ),
     "address gone": on(
         "node3",
         "ip address del {node3}/24 dev eth1",

@@ -216,6 +216,20 @@ def test_a_run_that_fails_is_explained_and_confirmed(lab, hosts, tmp_path, name)
         assert "confirmed on the cluster: " in page
 
 
+@pytest.mark.parametrize("launcher", ["torchrun", "python"])
+def test_a_run_that_ends_well_gives_no_finding(lab, tmp_path, launcher):
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "train.py").write_text(
+        INIT + "\ndist.destroy_process_group()\nsys.stdout.flush()\nos._exit(0)\n", encoding="utf-8"
+    )
+    run = lab.playbook("launch", cwd=tmp_path, launch_script=str(work / "train.py"), launch_launcher=launcher)
+    assert run.code == 0, run.output
+    told = lab.playbook("explain", cwd=tmp_path)
+    assert told.code == 0, told.output
+    assert [finding["label"] for finding in explained(tmp_path)] == ["none"], told.output
+
+
 def test_a_cause_that_is_gone_is_said_to_be_gone(lab, hosts, tmp_path):
     work = tmp_path / "work"
     work.mkdir()

@@ -90,6 +90,14 @@ def test_the_example_trains_one_model_over_all_nodes(lab, hosts, tmp_path):
     assert {rank["code"] for node in manifest["nodes"] for rank in node["ranks"]} == {0}
     assert all("2.13.0" in versions["torch"] for versions in manifest["versions"].values())
     assert re.search(r"^\s*node1:0 \| epoch 15  loss", done.output, re.MULTILINE)
+    run_id, words = manifest["run_id"], " ".join(done.output.split())
+    assert f"Run {run_id}: torchrun on 3 nodes, world size 3 (node1 x1, node2 x1, node3 x1), torch 2.13.0" in words
+    assert re.search(
+        r"Network: \S+, master \S+:29500, interfaces eth1 on node1, eth1 on node2, eth1 on node3, because \S+", words
+    )
+    assert words.count(f"Logs: {folder}") == 1
+    assert re.search(rf"Run {run_id} succeeded after \d+ s: all 3 ranks ended with exit status 0", words)
+    assert "node2: launcher exit status 0; rank 1: exit status 0" in words
     assert "epoch 15" in (folder / "node1" / "rank-0.log").read_text(encoding="utf-8")
     assert_nothing_left(hosts, manifest["run_id"])
 
@@ -157,8 +165,14 @@ def test_a_failing_rank_ends_the_run_everywhere_and_is_named(lab, hosts, tmp_pat
     assert manifest["state"] == "failed"
     ends = [rank["ended"] for node in manifest["nodes"] for rank in node["ranks"]]
     assert None not in ends
+    words = " ".join(done.output.split())
+    assert re.search(rf"Run {manifest['run_id']} failed after \d+ s: rank", words)
     if mode == "raise":
-        assert "ValueError: boom on rank one" in done.output
+        assert "Its exception: ValueError: boom on rank one" in words
+        assert manifest["outcome"]["first"]["exception"].startswith("ValueError: boom on rank one")
+        assert any("boom on rank one" in line for line in manifest["outcome"]["first"]["last_lines"])
+    if mode == "exit17":
+        assert "node2: launcher exit status 1; rank 1: exit status 17" in words
     if mode != "leave":
         assert manifest["outcome"]["first"]["rank"] == 1
     assert_nothing_left(hosts, manifest["run_id"])

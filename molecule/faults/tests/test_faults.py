@@ -7,6 +7,7 @@ import resource
 
 import pytest
 from faults import (
+    ENDED,
     SCRIPT,
     Run,
     alive,
@@ -77,8 +78,9 @@ def test_a_fault_is_seen_named_and_cleaned_up(lab, hosts, tmp_path, work, result
     run.wait_for("node3:2 | step 20")
     try:
         results[name], said = suffer(run, inject, gone)
-        assert results[name]["code"] != 0
+        assert results[name]["code"] == (99 if name == "Ctrl-C" else 2)
         assert re.search(words, said), said
+        assert results[name]["clean"] - results[name]["seen"] < ENDED
         # Two polls and the grace, on a machine that is busy; a lost node is given 16 s to answer.
         assert results[name]["seen"] < (30 if gone else 10)
     finally:

@@ -95,3 +95,33 @@ def test_a_preflight_that_is_skipped_is_in_the_manifest(lab, tmp_path, script):
     (manifest,) = manifests(tmp_path)
     assert manifest["preflight"]["skipped"]
     assert len([note for note in manifest["preflight"]["notes"] if "1024.0 TiB" in note]) == 3
+
+
+TORCH = "$(echo /opt/torchfleet/venv/lib/python3*/site-packages/torch-*.dist-info)/METADATA"
+
+
+@pytest.mark.parametrize(
+    ("put", "away", "said"),
+    [
+        (
+            'cp /etc/hosts /root/hosts.aside; sed -i "1i 127.0.1.1 $(hostname)" /etc/hosts',
+            "cat /root/hosts.aside > /etc/hosts; rm /root/hosts.aside",
+            "node2 resolves to 127.0.1.1",
+        ),
+        (
+            f"cp -p {TORCH} /root/torch.aside; sed -i 's/^Version: .*/Version: 2.0.1/' {TORCH}",
+            f"cat /root/torch.aside > {TORCH}; rm /root/torch.aside",
+            "torch differs between the nodes (2.0.1 on node2; 2.13.0",
+        ),
+    ],
+    ids=["a name on loopback", "another torch on one node"],
+)
+def test_what_differs_on_one_node_is_named_before_anything_starts(lab, hosts, tmp_path, script, put, away, said):
+    try:
+        hosts["node2"].check_output(put)
+        done, words = launch(lab, tmp_path, script)
+    finally:
+        hosts["node2"].check_output(away)
+    assert done.code != 0
+    assert said in words
+    assert not manifests(tmp_path)

@@ -121,9 +121,13 @@ def leaks(hosts):
         host.run("rm -f /run/leaks")
         host.check_output(f"cat > /run/watch.py <<'END'\n{watch}END\n")
         pids[name] = host.check_output("nohup python3 /run/watch.py >/dev/null 2>&1 & echo $!")
+        # One that is to be seen, in the command line of this very shell: the watch can fail.
+        seen = host.run(f"for _ in $(seq 50); do test -s /run/leaks && exit 0; sleep 0.2; done; : {SECRET}; exit 1")
+        assert seen.rc == 0, f"{name}: the watch is blind"
+        host.check_output("rm /run/leaks")
     yield
     for name, host in hosts.items():
-        host.run(f"kill {pids[name]}")
+        assert host.run(f"kill {pids[name]}").rc == 0, f"{name}: the watch had ended"
 
 
 # A folder of this machine as a mount in a container that runs already (open_tree, setns, move_mount).
@@ -260,3 +264,39 @@ def test_what_a_launcher_cannot_do_is_refused_before_the_start(lab, hosts, tmp_p
     assert "Nothing was started" in said
     assert words in said
     assert manifest is None
+
+
+ALONE = """#!/bin/sh
+# An MPI that has lost its peers: one process by itself, and no word of the others.
+while ! expr "$1" : '/.*/python' >/dev/null; do shift; done
+OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_RANK=0 exec "$@"
+"""
+
+
+def test_a_launcher_that_trains_a_copy_by_itself_is_a_failure_named_as_such(lab, hosts, tmp_path):
+    (tmp_path / "work").mkdir()
+    script = tmp_path / "work" / "long.py"
+    script.write_text("import time\ntime.sleep(600)\n", encoding="utf-8")
+    hosts["node1"].check_output(f"cat > /usr/local/bin/mpirun <<'END'\n{ALONE}END\nchmod +x /usr/local/bin/mpirun")
+    try:
+        done, manifest, _folder = launch(lab, tmp_path, script, launch_launcher="mpirun")
+    finally:
+        hosts["node1"].check_output("rm /usr/local/bin/mpirun")
+    assert done.code == 2
+    assert manifest["outcome"]["sentence"] == (
+        "node1: rank 0 came up in a world of 1, planned was 2: the launcher started separate copies"
+    )
+    assert manifest["times"]["ended"] - manifest["times"]["first_rank"] < 60
+    assert_nothing_left(hosts, manifest["run_id"])
+
+
+def test_a_node_that_lets_the_head_in_no_longer_is_named_before_the_start(lab, hosts, tmp_path, folder):
+    hosts["node2"].check_output("mv ~/.ssh/authorized_keys ~/.ssh/aside")
+    try:
+        done, manifest, _folder = launch(lab, tmp_path, folder / "world.py", launch_launcher="mpirun")
+    finally:
+        hosts["node2"].check_output("mv ~/.ssh/aside ~/.ssh/authorized_keys")
+    assert done.code == 2
+    assert manifest is None
+    assert "cannot log in to node2: " in " ".join(done.output.split())
+    assert "run provision.yml -t ssh_trust" in " ".join(done.output.split())

@@ -291,11 +291,11 @@ def test_a_launcher_that_trains_a_copy_by_itself_is_a_failure_named_as_such(lab,
 
 
 def test_a_node_that_lets_the_head_in_no_longer_is_named_before_the_start(lab, hosts, tmp_path, folder):
-    hosts["node2"].check_output("mv ~/.ssh/authorized_keys ~/.ssh/aside")
+    hosts["node2"].check_output("mv ~trainer/.ssh/authorized_keys ~trainer/.ssh/aside")
     try:
         done, manifest, _folder = launch(lab, tmp_path, folder / "world.py", launch_launcher="mpirun")
     finally:
-        hosts["node2"].check_output("mv ~/.ssh/aside ~/.ssh/authorized_keys")
+        hosts["node2"].check_output("mv ~trainer/.ssh/aside ~trainer/.ssh/authorized_keys")
     assert done.code == 2
     assert manifest is None
     assert "cannot log in to node2: " in " ".join(done.output.split())

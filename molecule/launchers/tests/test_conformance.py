@@ -284,7 +284,7 @@ def test_a_launcher_that_trains_a_copy_by_itself_is_a_failure_named_as_such(lab,
         hosts["node1"].check_output("rm /usr/local/bin/mpirun")
     assert done.code == 2
     assert manifest["outcome"]["sentence"] == (
-        "node1: rank 0 came up in a world of 1, planned was 2: the launcher started separate copies"
+        "node1: rank 0 came up in a world of 1, planned was 3: the launcher started separate copies"
     )
     assert manifest["times"]["ended"] - manifest["times"]["first_rank"] < 60
     assert_nothing_left(hosts, manifest["run_id"])

@@ -40,6 +40,14 @@ _RANK = re.compile(
 )
 # Who printed a line, where a launcher says so.
 _SOURCE = re.compile(rb"[\w.-]+:\d+ \| |\[\d+,\d+\]<std|\[(?:default|rank)\d+\]:")
+# What launchers, collectors and quotes put before a line: a pattern may ask for the line's own beginning.
+_DRESS = re.compile(
+    r"\s*(?:(?:\(\w+ pid=\d+[^)]*\)|\[\d+,\d+\]<std\w+>:|\[[^\]]{1,60}\]:?|>|[\w.-]{1,99}(?::\d+)? +\||"
+    r"\w{3} +\d+ \d\d:\d\d:\d\d [\w.-]+ [\w./-]+(?:\[\d+\])?:|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*|"
+    r"(?:DEBUG|INFO|WARNING|ERROR)(?: \d\d-\d\d \d\d:\d\d:\d\d)?(?= )|(?:\d{1,9}|[\w-]{0,60}\d[\w.-]{0,60}):(?= ))\s*)*"
+)
+# Lines that a terminal or a writer broke are about so long, and go on without a capital.
+_BROKEN = range(50, 200)
 # So many lines of progress of others after a rank's trouble tell that it is over; fewer may have been under way.
 _LINES_OF_OTHERS = 3
 _RUN_FILE = re.compile(r"(?:(?:^|/)(?P<host>[\w.-]+)/)?(?:rank-(?P<rank>\d+)|launcher)\.log\Z")
@@ -196,15 +204,22 @@ class Reader:
     def _read_line(self, file: int, number: int, raw: bytes, text: bytes, start: int, end: int) -> None:
         """Try the rules on one line of a block."""
         window, content = -1, ""
+        others: Optional[List[str]] = None
         at = self._index.literals.search(text, start, end)
         while at:
             place = at.start()
             if window < 0 or place - window > _LINE_BYTES // 2:
                 window = max(start, place - _LINE_BYTES // 4)
                 content = raw[window : min(end, window + _LINE_BYTES)].decode("utf-8", "replace").rstrip()
+                others = None
             for rule, pattern in self._index.waiting[at.group()]:
                 seen = self._seen[rule.id]
-                found = _compiled(pattern).search(content) if seen.matches < _MATCHES else None
+                if seen.matches >= _MATCHES:
+                    continue
+                found = _compiled(pattern).search(content)
+                if not found:
+                    others = _other_readings(raw, start, end, content) if others is None else others
+                    found = next(filter(None, map(_compiled(pattern).search, others)), None)
                 if found and _holds(rule, found.groupdict()):
                     self._note(rule, seen, found.groupdict(), file, number, content, text, start)
             at = self._index.literals.search(text, place + 1, end)
@@ -353,6 +368,19 @@ def _index(rules: Sequence[Rule]) -> _Index:
 def _compiled(pattern: str) -> Pattern[str]:
     """Only when a line holds a literal of it: most of the patterns are never asked."""
     return re.compile(pattern, re.IGNORECASE)
+
+
+def _other_readings(raw: bytes, start: int, end: int, content: str) -> List[str]:
+    """The line without its dress, and together with its neighbours where it was broken."""
+    bare = _DRESS.sub("", content, count=1)
+    readings = [] if bare == content else [bare]
+    before = raw[max(0, start - _BROKEN.stop - 1) : max(0, start - 1)].rpartition(b"\n")[2].decode("utf-8", "replace")
+    after = raw[end + 1 : end + _BROKEN.stop].partition(b"\n")[0].decode("utf-8", "replace")
+    for first, second in ((content, _DRESS.sub("", after, count=1)), (before, bare)):
+        first, second = first.rstrip(), second.rstrip()
+        if len(first) in _BROKEN and second and not second[0].isupper():
+            readings.append(f"{first} {second}")
+    return readings
 
 
 @lru_cache(maxsize=1)

@@ -444,6 +444,13 @@ def test_dress_of_a_line_does_not_matter(text: str) -> None:
     assert first(text) == "cuda_oom"
 
 
+@pytest.mark.parametrize("dress", ["", "      ", "(RayWorker pid=7) "])
+def test_a_line_that_was_broken_is_read_as_one(dress: str) -> None:
+    head = f"{dress}RuntimeError: Timed out in the store based barrier of this group (world_size=8,\n"
+    assert first(f"{head}{dress}worker_count=3, timeout=0:30:00)\n") == "missing_ranks"
+    assert first(f"{head}{dress}Other worker_count=3, timeout=0:30:00)\n") != "missing_ranks"
+
+
 @pytest.mark.parametrize(
     ("line", "rank"), [(f"[rank2]: {OOM}", "2"), (f"beta:5 | {OOM}", "5"), (f"[1,7]<stderr>:{OOM}", "7")]
 )

@@ -7,10 +7,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Iterator, Tuple
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "fixtures" / "diagnosis"))
+from variants import VARIANTS, variant
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._matcher import diagnose
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rules import RULES
@@ -31,6 +35,16 @@ def messages() -> Iterator[Tuple[str, str]]:
 @pytest.mark.parametrize(("label", "text"), list(messages()))
 def test_knows_the_message(label: str, text: str) -> None:
     assert diagnose(text)[0].label == label
+
+
+# A heading tells what this state is of, and the line has to be indented below it.
+UNDER_A_HEADING = "        State   "
+
+
+@pytest.mark.parametrize("name", sorted(set(VARIANTS) - {"broken", "midst"}))
+def test_knows_the_message_in_every_dress(name: str) -> None:
+    wrong = [text for label, text in messages() if diagnose(variant(name, label, text))[0].label != label]
+    assert [text for text in wrong if UNDER_A_HEADING not in text] == []
 
 
 def test_all_patterns_are_regular_expressions() -> None:

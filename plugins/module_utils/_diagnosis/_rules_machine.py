@@ -71,6 +71,7 @@ RULES: Tuple[Rule, ...] = (
             r"nproc_per_node.{0,40}(?:greater|larger|more|exceed).{0,40}(?:GPU|device)",
             r"[Rr]equest\w* more GPUs than",
             r"assert .*<=? ?torch\.cuda\.device_count\(\)",
+            r"listed an invalid GPU id",
         ),
         cause="A rank asks for a GPU that its process does not see: more ranks on the node than visible GPUs.",
         fix=(
@@ -439,6 +440,38 @@ RULES: Tuple[Rule, ...] = (
         ),
         probe="gpu_count",
     ),
+    fact("cuda_asked", r"torch\.cuda\.is_available\(\)\s*\)?\s*$"),
+    Rule(
+        id="cuda_answers_no",
+        label="gpu_not_visible",
+        level=LIKELY,
+        confidence=0.6,
+        # What a prompt answers.
+        signs=signs(sign(r"^\W*(?:Out\W*\d+\W+)?False\s*$", "false")),
+        needs=("cuda_asked",),
+        recovers=True,
+        cause="torch sees no GPU here: hidden, a container started without GPUs, or a CPU build of torch.",
+        fix=(
+            "nvidia-smi -L as the job's user; containers need the NVIDIA runtime (--gpus all); torch must be a CUDA "
+            "build (pytorch role)."
+        ),
+        probe="gpu_count",
+    ),
+    Rule(
+        id="cuda_listed_absent",
+        label="gpu_not_visible",
+        level=HINT,
+        confidence=0.4,
+        # Of torch's own and accelerate's lists of the environment.
+        signs=signs(r"^\W*(?:Is )?CUDA (?:is )?available\W*(?:\?|: *)\s*(?:False|No)\b"),
+        recovers=True,
+        cause="A list of the environment says that torch sees no GPU on this machine.",
+        fix=(
+            "nvidia-smi -L as the job's user; containers need the NVIDIA runtime (--gpus all); torch must be a CUDA "
+            "build (pytorch role)."
+        ),
+        probe="gpu_count",
+    ),
     Rule(
         id="no_kernel",
         label="no_kernel_image",
@@ -561,6 +594,7 @@ RULES: Tuple[Rule, ...] = (
             sign(r"(?:line \d+: +|^)\d+ Killed  ", " killed  "),
             r"^\W*Killed\W*$",
             sign(r"tasks? \d[\d,-]*: Killed\s*$", ": killed"),
+            r"fatal error: Killed signal terminated",
         ),
         outranks=("collective_timeout_desync", "external_sigterm"),
         cause="A rank was killed by signal 9: nearly always the kernel or the cgroup, out of host memory.",

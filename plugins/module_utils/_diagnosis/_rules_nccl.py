@@ -30,7 +30,7 @@ RULES: Tuple[Rule, ...] = (
         r"NCCL_IB_GID_INDEX",
         r"show_gids",
     ),
-    fact("segfault", r"Segmentation fault", r"SIGSEGV", r"exitcode\s*: -11\b", r"core dumped"),
+    fact("segfault", r"Segmentation fault", r"SIGSEGV", r"exitcode\s*: -11\b", r"core dumped", r"Segfault encountered"),
     fact("rdma_devices_listed", r"NET/IB : Using \["),
     # Both ends name an IPv4 address, so the index is right and the way between them is not.
     fact("gids_with_address", r"local ?GID :?:ffff:.*remote ?GIDs? ?:?:ffff:"),
@@ -62,6 +62,21 @@ RULES: Tuple[Rule, ...] = (
             "RoCE v2 "
             "entry with the routable IPv4 (show_gids; often 3): nccl_env_extra: {{NCCL_IB_GID_INDEX: '3'}} in "
             "host_vars."
+        ),
+        probe="rdma_gids",
+    ),
+    Rule(
+        id="gid_empty",
+        label="ib_gid_index",
+        level=LIKELY,
+        confidence=0.8,
+        # As perftest prints it, and NCCL where it connects over RoCE.
+        signs=signs(r"\bGID: (?:00:){15}00\b", r"NET/IB: Dev \d+ .* GID \d+ \(0/0\)"),
+        outranks=("ib_fabric_unreachable",),
+        cause="The GID index in use is empty: this node or container has no address at that place of the table.",
+        fix=(
+            "Choose an index that show_gids lists with an address (perftest -x, NCCL_IB_GID_INDEX), or with NCCL 2.21 "
+            "and later none; a container sees the entries of its own network interfaces alone."
         ),
         probe="rdma_gids",
     ),
@@ -284,6 +299,7 @@ RULES: Tuple[Rule, ...] = (
             r"^\W*fi_getinfo(?:\(\))?:.*(?:-61\b|No data available)",
             r"NET/OFI Caught exception in plugin",
             r"libnccl-\w+\S*: undefined symbol: fi_",
+            r"libnccl-(?:net|ofi)\S*' from LD_PRELOAD cannot",
         ),
         recovers=True,
         cause=(
@@ -390,6 +406,7 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"\blibnccl\.so[.\d]*\(\S*\) ?\[0x",
             sign(r"#\d+ .{0,40} in (?P<function>p?nccl\w+) ?\(", " in nccl", " in pnccl"),
+            sign(r"\.(?:cc?|cu|h)\", line \d+, in (?P<function>p?nccl\w+)", " in nccl", " in pnccl"),
         ),
         needs=("segfault",),
         cause="A process crashed within NCCL.",
@@ -416,6 +433,15 @@ RULES: Tuple[Rule, ...] = (
         recovers=True,
         cause="NCCL cannot make sense of this machine's GPUs and links: a fault of that release, or it is too old.",
         fix="Take a newer release of NCCL or of torch (pytorch role); NCCL_TOPO_DUMP_FILE keeps what it saw.",
+    ),
+    Rule(
+        id="nccl_on_top",
+        label="nccl_bug_upgrade",
+        level=HINT,
+        confidence=0.35,
+        signs=signs(sign(r"^\W*#0 .{0,40} in (?P<function>p?nccl\w+) ?\(", " in nccl", " in pnccl")),
+        cause="A debugger shows the process inside NCCL: it crashed or spins there.",
+        fix="Take another release of NCCL or of torch (pytorch role); to go on, turn off the part in the backtrace.",
     ),
     Rule(
         id="nvls_failed",
@@ -505,7 +531,10 @@ RULES: Tuple[Rule, ...] = (
             r"unhandled cuda error",
             r"\bnccl(?:InvalidUsage|InvalidArgument|InternalError|UnhandledCudaError)\b",
             r"NCCL error in: .*internal error",
+            # How NCCL hands an error up, with its code; a warning before it would say more.
+            sign(r"\b(?:init|bootstrap|group|enqueue)\.(?:cc|cu):\d+ -> [1-6]\b", "init.c", "bootstrap.c", "group.c", "enqueue.c"),
         ),
+        recovers=True,
         cause="NCCL failed, and the lines that say why are not in this log.",
         fix=(
             "Run again with nccl_env_extra: {{NCCL_DEBUG: INFO}} and keep the log of every node: the first 'NCCL WARN' "

@@ -409,6 +409,7 @@ RULES: Tuple[Rule, ...] = (
             r"[Pp]ort (?P<port>\d+) is already (?:in use|being used|used|occupied|allocated|bound)",
             r"port is already (?:allocated|in use|being used)",
             r"Only one usage of each socket address",
+            sign(r"\b(?:error|errno|WinError)[: ]+10048\b", "10048"),
         ),
         recovers=True,
         cause="The port the run wants ({port}) is taken by another process on that node: a stale run or a second job.",

@@ -232,6 +232,7 @@ RULES: Tuple[Rule, ...] = (
             r"srun: forcing job termination",
             r"one more within 1 sec to abort",
             r"hit ctrl-c again",
+            r"^Killed by signal (?:1|2|15)\.",
         ),
         outranks=("collective_timeout_desync",),
         cause=(
@@ -267,6 +268,7 @@ RULES: Tuple[Rule, ...] = (
             r"^\W*Stalled ranks:",
             r"not all of them arrived on time",
             r"collective timeout from this local rank",
+            r"WorkNCCL::checkTimeout\(",
         ),
         cause=(
             "Ranks waited in vain in a collective (sequence numbers {seq} on ranks {rank}): one rank is late, gone, or "
@@ -388,6 +390,7 @@ RULES: Tuple[Rule, ...] = (
             r"processes exited with non-zero status",
             r"^make(?:\[\d+\])?: \*\*\* .*Error \d",
             r"^thread '[^']*' panicked at",
+            sign(r"\s0/\d+\s+(?:Init:)?\w*(?:Error|ErrImagePull)\s+\d", "error ", "errimagepull"),
         ),
         cause="The run failed, and what made it fail is not in this log.",
         fix=_MORE_LOG,
@@ -421,12 +424,13 @@ RULES: Tuple[Rule, ...] = (
             r"NCCL error in: ",
             # Whatever program it is: a line that begins by saying so.
             sign(
-                r"^(?:[\w./@-]+: )?(?:fatal(?: error)?|error|panic): (?!couldn't chdir)",
+                r"^(?:[\w./@-]+: )?(?:fatal(?: error)?|error|panic): (?!couldn't chdir|ld\.so: object)",
                 "fatal: ",
                 "error: ",
                 "panic: ",
             ),
             r"Exception raised from (?:c10_cuda_check_implementation|checkForNCCLErrors)",
+            r"^Error from server \(",
         ),
         recovers=True,
         cause="Something failed, and no rule knows these lines.",

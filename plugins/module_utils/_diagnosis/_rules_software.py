@@ -26,6 +26,8 @@ _ENV = (
     r"(?:RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT|NODE_RANK|OMPI_COMM_WORLD_\w+|PMI_\w+"
     r"|SLURM_\w+)"
 )
+# Those of them that a word of a message could not be.
+_ENV_KEYS = ("LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "'RANK'")
 _TOO_HIGH = r"(?:6553[6-9]|655[4-9]\d|65[6-9]\d\d|6[6-9]\d{3}|[7-9]\d{4}|\d{6,})"
 
 RULES: Tuple[Rule, ...] = (
@@ -143,6 +145,29 @@ RULES: Tuple[Rule, ...] = (
         probe_parameters={"library": "{library}"},
     ),
     Rule(
+        id="cuda_library_absent",
+        label="missing_shared_lib",
+        level=LIKELY,
+        confidence=0.7,
+        # The loader's words without an exception. TensorFlow and torchvision go on without.
+        signs=signs(
+            sign(
+                r"^(?!.*(?:dlerror|dynamic library|Warning|Failed to load image)).*?"
+                r"(?P<library>lib(?:cu(?:dart|blas|sparse|rand|solver|dnn|fft|pti)|nvrtc|nvJitLink|nvToolsExt|bitsandbytes)"
+                r"[\w.-]*): cannot open shared object file",
+                "cannot open shared object file",
+            )
+        ),
+        recovers=True,
+        cause="The library {library} is not on this node, or not where the loader looks.",
+        fix=(
+            "Install the toolkit or package that holds it (cuda role), or a build for this CUDA. "
+            "ldconfig -p | grep {library}"
+        ),
+        probe="library_present",
+        probe_parameters={"library": "{library}"},
+    ),
+    Rule(
         id="library_damaged",
         label="missing_shared_lib",
         level=STATED,
@@ -235,6 +260,7 @@ RULES: Tuple[Rule, ...] = (
             r"unrecognized command.line option .{1,3}std=(?:c|gnu)\+\+",
             r"C\+\+ versions less than C\+\+\d\d are not",
             r"target specific option mismatch",
+            r"nvcc fatal\s*: .*\bcompiler\b",
         ),
         cause="The host compiler is too old or too new for torch's headers or for nvcc.",
         fix="Install a gcc in the range of that CUDA (compiler role) and set launch_env: {{CC: ..., CXX: ...}}.",
@@ -495,6 +521,7 @@ RULES: Tuple[Rule, ...] = (
             r"usable .srun. command in its path",
             r"via the .execve. system call",
             r"execvp error on file",
+            r"does not know how to route a message",
         ),
         cause="MPI could not start its helper on a node: not installed or not on the path there, or no ssh login.",
         fix=(
@@ -512,6 +539,8 @@ RULES: Tuple[Rule, ...] = (
             sign(r"KeyError: ['\"](?P<variable>" + _ENV + r")['\"]", "keyerror:"),
             r"environment variable (?P<variable>\w+) expected, but not set",
             r"rendezvous: (?P<variable>rank|world_?size) parameter missing",
+            sign(r"Could not find ['\"](?P<variable>" + _ENV + r")['\"]", "could not find"),
+            sign(r"^\W*['\"](?P<variable>" + _ENV + r")['\"]\s*$", *_ENV_KEYS),
         ),
         cause="{variable} is not set: the program was not started by a launcher, or by one that does not set it.",
         fix=(

@@ -16,6 +16,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rul
     STATED,
     SYMPTOM,
     Rule,
+    Sign,
     fact,
     sign,
     signs,
@@ -31,6 +32,27 @@ _MORE_SHM = (
     "--shm-size=16g or "
     "--ipc=host, in a pod an emptyDir with medium Memory. Fewer DataLoader workers need less."
 )
+
+
+
+def _code(*numbers: int) -> Sign:
+    """Numbers of CUDA's errors, for programs that print no more than that."""
+    return sign(
+        r"(?:\b(?:cuInit|cuda[A-Z]\w+)\W{0,4}(?:returned|failed)|CUDA (?:\w+ )?(?:error|failure))\W{1,4}"
+        r"(?:(?:error|code|status)\W{1,3})?(?:" + "|".join(map(str, numbers)) + r")\b",
+        *("cuinit", "cudaget", "cudaset", "cudamalloc", "cuda error", "cuda failure", "cuda runtime ", "cuda driver "),
+    )
+
+
+def _ended(codes: str, signal: str) -> Sign:
+    """A process that a signal ended, as launchers and shells tell it: by its exit code or the signal's number."""
+    return sign(
+        r"(?:exit|return|crash|terminat|died|fail).{0,32}?(?:code|status|with)\W{1,6}(?:" + codes + r")\b|"
+        r"(?:exited|killed|terminated|died|interrupted)\b.{0,12}? signal:? \(?" + signal + r"\b",
+        *("exit code", "exitcode", "exit_code", "exit status", "return code", "returncode", "exited with"),
+        *("crashed with", "terminated with", "with code", "by signal", "on signal", "with signal", "from signal"),
+    )
+
 
 RULES: Tuple[Rule, ...] = (
     # Ranks and GPUs.
@@ -72,6 +94,8 @@ RULES: Tuple[Rule, ...] = (
             r"[Rr]equest\w* more GPUs than",
             r"assert .*<=? ?torch\.cuda\.device_count\(\)",
             r"listed an invalid GPU id",
+            _code(101),
+            r"but only \d+ GPUs? (?:are |is )?(?:visible|present|there)",
         ),
         cause="A rank asks for a GPU that its process does not see: more ranks on the node than visible GPUs.",
         fix=(
@@ -156,6 +180,7 @@ RULES: Tuple[Rule, ...] = (
             r"GPU Recovery Action\s*: (?!None)",
             r"nvmlDeviceGetHandleByIndex\(\d+\) failed",
             sign(r"\|.*\bERR!", "err!"),
+            _code(214),
         ),
         outranks=("driver_not_loaded",),
         cause="A GPU failed: uncorrectable memory, lost on PCIe or NVLink, or its firmware stopped answering.",
@@ -212,6 +237,7 @@ RULES: Tuple[Rule, ...] = (
             r"CUDA_ERROR_SYSTEM_NOT_READY",
             r"Fabric State\s*: (?:Not Started|In Progress)",
             sign(r"^\s+State\s+: (?:In Progress|Not Started)\s*$", ": in progress", ": not started"),
+            _code(802),
         ),
         outranks=("cuda_driver_too_old",),
         cause=(
@@ -239,6 +265,7 @@ RULES: Tuple[Rule, ...] = (
             r"cudaErrorSystemDriverMismatch",
             r"NVRM: API mismatch",
             r"RM API version mismatch|kernel module has the version",
+            _code(803),
         ),
         outranks=("driver_not_loaded", "cuda_driver_too_old"),
         cause=(
@@ -262,6 +289,7 @@ RULES: Tuple[Rule, ...] = (
             r"forward compatibility was attempted",
             r"cudaErrorCompatNotSupportedOnDevice",
             r"CUDA_ERROR_COMPAT_NOT_SUPPORTED",
+            _code(804),
         ),
         outranks=("cuda_driver_too_old",),
         cause=(
@@ -296,6 +324,7 @@ RULES: Tuple[Rule, ...] = (
             r"cudaErrorCallRequiresNewerDriver",
             r"built for NVIDIA Driver Release",
             r"driver is too old for this container",
+            _code(35, 222),
         ),
         cause="The NVIDIA driver is older than the CUDA that the program was built with.",
         fix=_NEWER_DRIVER,
@@ -409,7 +438,10 @@ RULES: Tuple[Rule, ...] = (
             r"doesn't support bf16/gpu",
             r"kernel driver does not appear to be running",
             r"NVIDIA Driver was not detected",
-            sign(r"\bno (?:NVIDIA )?GPUs? (?:was |were )?(?:found|detected|available)", "no gpu", "no nvidia gpu"),
+            sign(
+                r"\bno (?:(?:NVIDIA|CUDA|supported) )?GPUs?(?: devices?)? (?:was |were |are )?(?:found|detected|available)",
+                *("no gpu", "no nvidia gpu", "no cuda gpu", "no supported gpu"),
+            ),
             r"nvidia-container-cli: (?:device|detection|mount) error",
             r"WSL environment detected but no adapters",
             r"nknown (?:or invalid )?runtime (?:specified|name:?) nvidia",
@@ -426,6 +458,11 @@ RULES: Tuple[Rule, ...] = (
             r"no GPU resources available",
             r"CUDA_VISIBLE_DEVICES is set to an empty",
             r"cuda\.device_count\(\) ?=+ ?0",
+            _code(100),
+            r"No devices found\. Waiting",
+            r"Found 0 GPUs?\b",
+            r"CUDA unavailable, invalid device",
+            r"Invalid CUDA 'device=",
         ),
         recovers=True,
         cause=(
@@ -495,6 +532,9 @@ RULES: Tuple[Rule, ...] = (
             r"PyTorch no longer supports this GPU",
             r"TensileLibrary",
             r"Illegal seek for GPU arch",
+            _code(209),
+            r"is for sm\d\S*, but was built for sm",
+            r"but your GPU has capability",
         ),
         recovers=True,
         cause="This torch (or extension) holds no kernels for the GPU's architecture {sm}.",
@@ -513,7 +553,8 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"HIP failure:? '?out of memory",
             r"HSA_STATUS_ERROR_OUT_OF_RESOURCES",
-            r"CUDA out of memory",
+            # Not where a warning tells of such errors in general.
+            r"CUDA out of memory(?! errors?\b)",
             r"HIP out of memory",
             r"CUDA (?:driver )?error: out of memory",
             r"cudaMalloc\w* failed: out of memory",
@@ -526,12 +567,15 @@ RULES: Tuple[Rule, ...] = (
             r"CUDNN_STATUS_ALLOC_FAILED",
             r"runtime error \(2\) ?: out of memory",
             r"Failed to CUDA host alloc",
-            r"RESOURCE_EXHAUSTED: Out of memory",
+            r"RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)",
             r"OOM when allocating tensor",
             r"No available memory for the cache blocks",
             r"HIP error: out of memory",
             r"CUDA error \d+ .*out of memory",
             r"less than desired GPU memory utilization",
+            _code(2),
+            r"ran out of memory trying to allocate",
+            r"Tried to allocate [\d.]+ [GMK]i?B\. GPU",
         ),
         # Some programs catch it and go on with a smaller batch.
         recovers=True,
@@ -561,11 +605,14 @@ RULES: Tuple[Rule, ...] = (
             r"JobState=OUT_OF_MEMORY",
             r"killed due to the node running low on memory",
             r"exceeded (?:virtual )?memory limit",
-            r"Exceeded job memory limit",
+            r"Exceeded (?:job|step) memory limit",
             r"job killed: v?mem ",
             r"TERM_MEMLIMIT",
             r"systemd-oomd\S* Killed",
             r"earlyoom\S* sending SIG",
+            r"Killed process \d+ \(",
+            r"exceeds the memory usage threshold",
+            r"NODE_OUT_OF_MEMORY",
         ),
         cause="The kernel (or the cgroup) killed a process because the node's memory was used up.",
         fix=(
@@ -595,6 +642,7 @@ RULES: Tuple[Rule, ...] = (
             r"^\W*Killed\W*$",
             sign(r"tasks? \d[\d,-]*: Killed\s*$", ": killed"),
             r"fatal error: Killed signal terminated",
+            _ended(r"-9|137", r"9"),
         ),
         outranks=("collective_timeout_desync", "external_sigterm"),
         cause="A rank was killed by signal 9: nearly always the kernel or the cgroup, out of host memory.",
@@ -618,6 +666,7 @@ RULES: Tuple[Rule, ...] = (
             r"unable to mmap \d+ bytes from file <filename not specified>",
             r"unable to mmap \d+ bytes from file <[^/>][^>]*>: Cannot allocate",
             r"NCCL WARN Failed to malloc",
+            r"(?-i:OSError|RuntimeError|MemoryError): Cannot allocate memory",
         ),
         cause="The node's main memory is used up.",
         fix=(
@@ -693,6 +742,8 @@ RULES: Tuple[Rule, ...] = (
             r"(?:exitcode|return code)\s*[:=]\s*(?:-7|135)\b",
             r"Bus error: (?:nonexistent|non-existent) physical address",
             r"Fatal Python error: Bus error",
+            r"\bSIGBUS\b",
+            _ended(r"-7|135", r"7"),
         ),
         cause="A rank died of a bus error: mostly shared memory that could not be backed because /dev/shm is full.",
         fix=_MORE_SHM,
@@ -750,6 +801,8 @@ RULES: Tuple[Rule, ...] = (
             r"Not enough disk space",
             r"DiskPressure",
             r"low on resource: ephemeral",
+            r"not enough space on the disk",
+            r"\(disk full\?\)",
         ),
         cause="A file system (or a quota on it) is full.",
         fix=(
@@ -782,7 +835,10 @@ RULES: Tuple[Rule, ...] = (
         label="ulimit_nofile",
         level=STATED,
         confidence=0.92,
-        signs=signs(r"Too many open files", r"\[Errno 24\]", r"received 0 items of ancdata"),
+        signs=signs(
+            r"Too many open files", r"\[Errno 24\]", r"received 0 items of ancdata",
+            r"\bEMFILE\b",
+        ),
         outranks=("shm_too_small",),
         cause="A process reached its limit of open files.",
         fix=(

@@ -136,7 +136,7 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"Unresponsive receiver",
             r"Got completion .*?(?:error|status)[ =](?:IBV_WC_RETRY_EXC_ERR|12\b|13\b|IBV_WC_RNR)",
-            r"Transport retry count exceeded",
+            r"Transport retry count(?:er)? exceeded",
             r"RETRY EXCEEDED ERROR",
             r"ibv_modify_qp failed.*(?:No route to host|timed out)",
             r"modify QP .{0,20}to RT[RS]",
@@ -360,6 +360,7 @@ RULES: Tuple[Rule, ...] = (
             r"not all ranks in the communicator support",
             r"XML (?:Topology|Graph) has wrong version",
             r"mixed local CollNet device counts",
+            r"no algorithm/protocol available",
         ),
         cause=(
             "Two ranks speak differently: other NCCL releases, or NCCL_* settings (NCCL_PROTO, NCCL_ALGO, plugins) set "
@@ -509,7 +510,8 @@ RULES: Tuple[Rule, ...] = (
             r"doesn't support faster communication broadband via P2P",
             r"set `?NCCL_P2P_DISABLE=",
             r"cuIpcOpenMemHandle\w*\(?\)? failed",
-            r"hipErrorPeerAccess",
+            r"(?:hip|cuda)ErrorPeerAccess",
+            r"CUDA error:? \(?217\b",
             r"Verification error @ element",
             r"Out of bounds values : [1-9]\d* FAILED",
         ),

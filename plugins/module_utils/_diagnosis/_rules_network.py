@@ -370,8 +370,10 @@ RULES: Tuple[Rule, ...] = (
             r"rp != nullptr\. Unable to find address for: (?P<name>\S+)",
             sign(
                 # Not a download from the internet: that is no member of the cluster.
-                r"^(?!.*(?:https?[:'(]|urllib|requests\.exceptions|HTTPSConnection|huggingface|pypi)).*"
-                r"(?:Name or service not known|failure in name resolution|nodename nor servname|No address associated)",
+                r"^(?!.*(?:https?[:'(]|urllib|requests\.exceptions|HTTPSConnection|huggingface|pypi|docker\.io|registry)).*"
+                r"(?:Name or service not known|failure in name resolution|nodename nor servname|No address associated"
+                r"|getaddrinfo failed|lookup \S+ (?:on \S+ )?no such host|Name does not resolve|: unknown host)",
+                *("getaddrinfo failed", "no such host", "name does not resolve", ": unknown host"),
                 "Name or service not known",
                 "failure in name resolution",
                 "nodename nor servname",
@@ -410,6 +412,9 @@ RULES: Tuple[Rule, ...] = (
             r"port is already (?:allocated|in use|being used)",
             r"Only one usage of each socket address",
             sign(r"\b(?:error|errno|WinError)[: ]+10048\b", "10048"),
+            r"[Pp]ort (?P<port>\d+) (?:is )?(?:in use|occupied|taken|busy)\b",
+            r"\[Errno 98\]",
+            r"[Ff]ailed to bind to address",
         ),
         recovers=True,
         cause="The port the run wants ({port}) is taken by another process on that node: a stale run or a second job.",
@@ -620,6 +625,7 @@ RULES: Tuple[Rule, ...] = (
             # An address that no machine has looks like a firewall that rejects. The store's was given by hand.
             r"client socket has failed to connect to \[?(?P<host>[\w.:-]+?)\]?:(?P<port>\d+) \(errno: 11[23]",
             r"waitForInput: .*timed out after",
+            r"(?:[Uu]nable|[Ff]ailed) to connect to (?:the )?(?:GCS|coordinator)\b",
         ),
         cause=(
             "The rendezvous at {host}:{port} cannot be reached, or went away: wrong address or port, node 0 is not up, "
@@ -760,6 +766,8 @@ RULES: Tuple[Rule, ...] = (
             r"rendezvous .{0,80}(?:did not complete|timed out|times out)",
             r"Exceeded max number of attempts to join",
             r"Timed out waiting for hosts to",
+            r"Barrier timed out\b.*tasks? ",
+            r"still waiting for response from worker",
         ),
         cause="The rendezvous ended before all nodes were there.",
         fix=(

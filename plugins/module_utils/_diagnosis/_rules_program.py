@@ -17,6 +17,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rul
     LIKELY,
     SYMPTOM,
     Rule,
+    fact,
     sign,
     signs,
 )
@@ -119,6 +120,7 @@ RULES: Tuple[Rule, ...] = (
             r"invalid root \d+ \(root should",
             r"NCCL WARN .*is not a valid pointer",
             r"Memory access fault by GPU node",
+            r"_dynamo\.exc\.\w+",
         ),
         cause="The program's tensors, devices or model do not fit together, or a kernel of it went wrong.",
         fix=(
@@ -149,7 +151,7 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             sign(
                 r"^(?!.*(?:torch\.distributed|NCCL|CUDA[ _](?:error|driver|out|runtime|failure|kernel)"
-                r"|cuda(?:Error|Get|Set|Malloc)|c10d|gloo|CalledProcessError|ChildFailed"
+                r"|cuda(?:Error|Get|Set|Malloc)|c10d|gloo|CalledProcessError|ChildFailed|ProcessExited"
                 r"|SignalException|"
                 r"Connection|BrokenPipe|Timeout|EOFError|DataLoader worker|ActorDied|Errno|Engine|"
                 r"RuntimeError: Error building|RuntimeError\s*$))"
@@ -233,6 +235,9 @@ RULES: Tuple[Rule, ...] = (
             r"one more within 1 sec to abort",
             r"hit ctrl-c again",
             r"^Killed by signal (?:1|2|15)\.",
+            r"Received signal (?:1|2|15)\b",
+            r"Ctrl \+ C detected",
+            sign(r"^\W*Terminated\W*$|tasks? \d[\d,-]*: Terminated\s*$", "terminated"),
         ),
         outranks=("collective_timeout_desync",),
         cause=(
@@ -243,6 +248,22 @@ RULES: Tuple[Rule, ...] = (
             "Nothing to repair in the program: raise the time limit, or start with launch.yml, whose runs outlive the "
             "terminal."
         ),
+    ),
+    fact("exit_of_its_own", r"exitcode\s*: [1-9]", r"\(exitcode: [1-9]", r"return code = [1-9]"),
+    Rule(
+        id="ended_by_sigterm",
+        label="external_sigterm",
+        level=KILLED,
+        confidence=0.5,
+        signs=signs(
+            sign(
+                r"(?:exit|return|terminat).{0,32}?(?:code|status)\W{1,6}(?:-15|143)\b",
+                *("exit code", "exitcode", "exit_code", "exit status", "return code", "returncode"),
+            )
+        ),
+        unless=("exit_of_its_own",),
+        cause="A rank was ended by SIGTERM, and no rank is seen that ended before of its own.",
+        fix="Look who ends jobs there: time limit, preemption, an operator; and whether another node's log shows a fault.",
     ),
     # Echoes.
     Rule(
@@ -269,6 +290,7 @@ RULES: Tuple[Rule, ...] = (
             r"not all of them arrived on time",
             r"collective timeout from this local rank",
             r"WorkNCCL::checkTimeout\(",
+            r"Exception raised from checkTimeout",
         ),
         cause=(
             "Ranks waited in vain in a collective (sequence numbers {seq} on ranks {rank}): one rank is late, gone, or "
@@ -337,6 +359,7 @@ RULES: Tuple[Rule, ...] = (
             r"Connection reset by remote peer",
             r"Work Request Flushed",
             r"Horovod has been shut down",
+            r"died because its node has died",
         ),
         cause="A peer closed its connection: it died first, and this log shows only what its neighbours saw.",
         fix=(
@@ -391,6 +414,10 @@ RULES: Tuple[Rule, ...] = (
             r"^make(?:\[\d+\])?: \*\*\* .*Error \d",
             r"^thread '[^']*' panicked at",
             sign(r"\s0/\d+\s+(?:Init:)?\w*(?:Error|ErrImagePull)\s+\d", "error ", "errimagepull"),
+            r"^\W*(?:\S+ +)?(?:ERROR +)?Training failed\b",
+            r"conda\.cli\.main_run.*failed",
+            r"terminated with exit code [1-9]",
+            r"code=exited, status=[1-9]",
         ),
         cause="The run failed, and what made it fail is not in this log.",
         fix=_MORE_LOG,
@@ -429,7 +456,7 @@ RULES: Tuple[Rule, ...] = (
                 "error: ",
                 "panic: ",
             ),
-            r"Exception raised from (?:c10_cuda_check_implementation|checkForNCCLErrors)",
+            r"Exception raised from (?:c10_cuda_check_implementation|checkForNCCLErrors|ncclCommWatchdog)",
             r"^Error from server \(",
         ),
         recovers=True,

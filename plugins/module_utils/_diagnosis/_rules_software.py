@@ -713,7 +713,7 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.85,
         signs=signs(
-            r"built without libuv support",
+            r"buil[dt] without libuv support",
             r"KeyError: ['\"]PDSH_SSH_ARGS_APPEND",
             r"UnboundLocalError: .*(?:hostfile|active_resources|launch_cmd|ssh_)",
         ),

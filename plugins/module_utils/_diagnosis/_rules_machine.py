@@ -250,6 +250,18 @@ RULES: Tuple[Rule, ...] = (
         ),
         probe="fabric_manager",
     ),
+    fact("fabric_manager_asked", r"nvidia-fabricmanager\.service - "),
+    Rule(
+        id="fabric_manager_inactive",
+        label="fabric_manager_down",
+        level=LIKELY,
+        confidence=0.8,
+        signs=signs(r"^\W*Active: (?:failed|inactive)"),
+        needs=("fabric_manager_asked",),
+        cause="The fabric manager does not run on this node.",
+        fix="systemctl enable --now nvidia-fabricmanager; it must be of the driver's very version.",
+        probe="fabric_manager",
+    ),
     # Driver.
     Rule(
         id="library_mismatch",
@@ -463,6 +475,8 @@ RULES: Tuple[Rule, ...] = (
             r"Found 0 GPUs?\b",
             r"CUDA unavailable, invalid device",
             r"Invalid CUDA 'device=",
+            r"NVML Shared Library Not Found",
+            r"NVML_ERROR_(?:NOT_FOUND|LIBRARY_NOT_FOUND)",
         ),
         recovers=True,
         cause=(

@@ -228,6 +228,7 @@ RULES: Tuple[Rule, ...] = (
             ),
             r"mlx5dv_\w+\b.*Cannot allocate memory",
             r"Couldn't allocate MR: Cannot allocate",
+            r"create (?:QP|CQ)\b.{0,40}Cannot allocate memory",
         ),
         recovers=True,
         cause="The limit on locked memory is too low to register buffers for RDMA.",

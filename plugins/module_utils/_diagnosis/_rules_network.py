@@ -542,6 +542,8 @@ RULES: Tuple[Rule, ...] = (
             r"failed on node \S+ Communication connection failure",
             r"DUE TO NODE \S+ FAILURE",
             r"sys files not found \(/sys/class/infiniband",
+            r"Nodes \S+ not responding",
+            r"\bNodeNotReady\b",
         ),
         recovers=True,
         cause="A network link of one node went down.",
@@ -626,6 +628,8 @@ RULES: Tuple[Rule, ...] = (
             r"client socket has failed to connect to \[?(?P<host>[\w.:-]+?)\]?:(?P<port>\d+) \(errno: 11[23]",
             r"waitForInput: .*timed out after",
             r"(?:[Uu]nable|[Ff]ailed) to connect to (?:the )?(?:GCS|coordinator)\b",
+            r"EtcdConnectionFailed",
+            r"HTTPConnectionPool\(host='(?P<host>[^']+)', port=(?P<port>2379)\)",
         ),
         cause=(
             "The rendezvous at {host}:{port} cannot be reached, or went away: wrong address or port, node 0 is not up, "
@@ -768,6 +772,7 @@ RULES: Tuple[Rule, ...] = (
             r"Timed out waiting for hosts to",
             r"Barrier timed out\b.*tasks? ",
             r"still waiting for response from worker",
+            r"check connectivity between servers",
         ),
         cause="The rendezvous ended before all nodes were there.",
         fix=(

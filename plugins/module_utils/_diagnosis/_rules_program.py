@@ -291,6 +291,7 @@ RULES: Tuple[Rule, ...] = (
             r"collective timeout from this local rank",
             r"WorkNCCL::checkTimeout\(",
             r"Exception raised from checkTimeout",
+            r"Error: NCCL (?:\w+ )?time-?out\b",
         ),
         cause=(
             "Ranks waited in vain in a collective (sequence numbers {seq} on ranks {rank}): one rank is late, gone, or "

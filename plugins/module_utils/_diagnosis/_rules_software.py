@@ -207,6 +207,8 @@ RULES: Tuple[Rule, ...] = (
             r"nvcc: No such file",
             # A CUDA_HOME that holds a list of directories, as a PATH does.
             sign(r"(?:^|\s):?(?:/[^\s:]+:)+/[^\s:]+/bin/nvcc -", "/bin/nvcc -"),
+            r"(?:annot|ould not|nable to) find (?:the )?(?:nvcc\b|CUDA toolkit)",
+            r"CUDA toolkit (?:was )?not found",
         ),
         recovers=True,
         outranks=("ds_cuda_torch_mismatch",),
@@ -290,6 +292,7 @@ RULES: Tuple[Rule, ...] = (
             r"CMAKE_C(?:XX)?_COMPILER (?:not set|could be found)",
             r"find a build program corresponding",
             r"Visual C\+\+ [\d.]+ or greater is required",
+            r"unable to execute '\S*(?:gcc|g\+\+|cc|c\+\+)'",
         ),
         outranks=("ds_cuda_torch_mismatch",),
         cause="What a build at run time needs is absent: ninja, the compiler or Python's headers.",
@@ -358,6 +361,7 @@ RULES: Tuple[Rule, ...] = (
             r"Access denied by pam_slurm",
             r"Password change required",
             r"a terminal is required to read the password",
+            r"sign_and_send_pubkey: ",
         ),
         cause="The launcher cannot log in to a node by ssh without a password.",
         fix=(
@@ -433,6 +437,7 @@ RULES: Tuple[Rule, ...] = (
             r"Unknown command:? (?P<command>python[\d.]*|torchrun|deepspeed|accelerate|colossalai|mpirun)",
             r"Could not find conda environment",
             r"finding module specification for '(?P<command>(?:torch|deepspeed|accelerate|colossalai)\S*)'",
+            r"not been properly configured to use 'conda (?P<command>activate)'",
         ),
         cause=(
             "{command} is not there in the shell that the launcher opens on a node: other PATH, other path, or not "
@@ -606,7 +611,7 @@ RULES: Tuple[Rule, ...] = (
             r"accelerate (?:<command> )?(?:\[<args>\] )?launch: error: ",
             r"requires? rdzv_endpoint|rendezvous endpoint .*must",
             r"include and exclude are mutually exclusive",
-            r"world.?size \(?\d+\)? (?:is not|must be) (?:equal|divisible)",
+            r"world.?size\W{0,3}\d*\)? (?:is not|must be|should be) (?:equal|divisible|a multiple)",
             r"world.?size .{0,40}(?:does not match|is not equal to|not divisible).{0,40}(?:processes|ranks|nodes|GPUs)",
             r"no extra nodes available via hostfile",
             r"Cannot specify num_nodes/gpus with",

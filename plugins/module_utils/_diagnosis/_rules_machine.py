@@ -34,7 +34,6 @@ _MORE_SHM = (
 )
 
 
-
 def _code(*numbers: int) -> Sign:
     """Numbers of CUDA's errors, for programs that print no more than that."""
     return sign(
@@ -49,7 +48,7 @@ def _ended(codes: str, signal: str) -> Sign:
     return sign(
         r"(?:exit|return|crash|terminat|died|fail).{0,32}?(?:code|status|with)\W{1,6}(?:" + codes + r")\b|"
         r"(?:exited|killed|terminated|died|interrupted)\b.{0,12}? signal:? \(?" + signal + r"\b",
-        *("exit code", "exitcode", "exit_code", "exit status", "return code", "returncode", "exited with"),
+        *("exit code", "exitcode", "exit_code", "exit status", "status code", "return code", "returncode", "exited with"),
         *("crashed with", "terminated with", "with code", "by signal", "on signal", "with signal", "from signal"),
     )
 
@@ -612,6 +611,7 @@ RULES: Tuple[Rule, ...] = (
             r"oom_kill",
             r"invoked oom-killer",
             r"OOMKilled",
+            r"low on resource: memory",
             r"cgroup out-of-memory handler",
             r"killed by the OOM killer",
             r"is killed by signal: Killed",
@@ -785,6 +785,8 @@ RULES: Tuple[Rule, ...] = (
             r"failed to open shared memory mapping",
             r"munmap of shared memory .* failed",
             r"No such file or directory: '/?psm_",
+            r"_posixshmem\.shm_open\(",
+            r"(?:File exists|Permission denied|No such file or directory): '/\d{6}_[a-z]",
             r"could not unlink the shared memory file",
             r"unable to open shared memory object <\S+ in read-write mode: No such file",
             r"Permission denied: '/dev/shm",

@@ -524,7 +524,7 @@ RULES: Tuple[Rule, ...] = (
             r"NETDEV WATCHDOG",
             r"NIC Link is Down",
             r"network is down\b",
-            r"NET/IB : .*(?:async event|Got async).*port error",
+            r"NET/IB : .*(?:async event|Got async).*(?:port error|catastrophic error|device fatal|fatal device)",
             r"(?:mlx|irdma|bnxt)\S*.*link down",
             r"carrier lost",
             r"lost communication with a remote daemon",
@@ -773,6 +773,7 @@ RULES: Tuple[Rule, ...] = (
             r"Barrier timed out\b.*tasks? ",
             r"still waiting for response from worker",
             r"check connectivity between servers",
+            r"imed out initializing process group in store.based barrier",
         ),
         cause="The rendezvous ended before all nodes were there.",
         fix=(

@@ -258,8 +258,9 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             sign(
                 r"(?:exit|return|terminat).{0,32}?(?:code|status)\W{1,6}(?:-15|143)\b",
-                *("exit code", "exitcode", "exit_code", "exit status", "return code", "returncode"),
-            )
+                *("exit code", "exitcode", "exit_code", "exit status", "status code", "return code", "returncode"),
+            ),
+            r"is killed by signal: Terminated",
         ),
         unless=("exit_of_its_own",),
         cause="A rank was ended by SIGTERM, and no rank is seen that ended before of its own.",

@@ -25,6 +25,9 @@ ECHO = 50  # what is left of somebody else's trouble: time-outs, closed connecti
 HINT = 60  # suspicious, answered only if nothing better is there
 CONTAINER = 70  # says only that something failed
 
+# How launchers, shells and schedulers name the number that a process ended with. Keys.
+EXIT_CODE = ("exit code", "exitcode", "exit_code", "exit status", "status code", "return code", "returncode")
+
 _KEY_LENGTH = 4
 _GROUP = re.compile(r"\((?:\?:|\?P<\w+>)(.*)\)\Z", re.DOTALL)
 

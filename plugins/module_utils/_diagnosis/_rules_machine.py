@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rule import (
+    EXIT_CODE,
     HINT,
     KILLED,
     LIKELY,
@@ -48,8 +49,9 @@ def _ended(codes: str, signal: str) -> Sign:
     return sign(
         r"(?:exit|return|crash|terminat|died|fail).{0,32}?(?:code|status|with)\W{1,6}(?:" + codes + r")\b|"
         r"(?:exited|killed|terminated|died|interrupted)\b.{0,12}? signal:? \(?" + signal + r"\b",
-        *("exit code", "exitcode", "exit_code", "exit status", "status code", "return code", "returncode", "exited with"),
-        *("crashed with", "terminated with", "with code", "by signal", "on signal", "with signal", "from signal"),
+        *EXIT_CODE,
+        *("exited with", "crashed with", "terminated with", "with code"),
+        *("by signal", "on signal", "with signal", "from signal"),
     )
 
 
@@ -450,7 +452,8 @@ RULES: Tuple[Rule, ...] = (
             r"kernel driver does not appear to be running",
             r"NVIDIA Driver was not detected",
             sign(
-                r"\bno (?:(?:NVIDIA|CUDA|supported) )?GPUs?(?: devices?)? (?:was |were |are )?(?:found|detected|available)",
+                r"\bno (?:(?:NVIDIA|CUDA|supported) )?GPUs?(?: devices?)? (?:(?:was|were|are) )?"
+                r"(?:found|detected|available)",
                 *("no gpu", "no nvidia gpu", "no cuda gpu", "no supported gpu"),
             ),
             r"nvidia-container-cli: (?:device|detection|mount) error",
@@ -587,7 +590,7 @@ RULES: Tuple[Rule, ...] = (
             r"CUDA error \d+ .*out of memory",
             r"less than desired GPU memory utilization",
             _code(2),
-            r"ran out of memory trying to allocate",
+            r"ran out of memory trying to allocate(?!.*not a failure)",
             r"Tried to allocate [\d.]+ [GMK]i?B\. GPU",
         ),
         # Some programs catch it and go on with a smaller batch.
@@ -771,7 +774,7 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"unlink shared memory \S+ failed",
             r"attaching to shared memory segment .*(?:No such file|Permission|Invalid)",
-            r"(?:creating|opening) shared memory segment .*(?:No such file|Permission|not permitted)",
+            r"(?:creat(?:ing|e)|opening) shared memory (?:segment|file) .*(?:No such file|Permission|not permitted)",
             r"unable to open shared memory object <\S+ in read-write mode: Permission denied",
             r"shm_open.*(?:No such file|Permission denied|Function not implemented)",
             r"cudaHostRegister.*(?:fail|error)",
@@ -852,7 +855,9 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.92,
         signs=signs(
-            r"Too many open files", r"\[Errno 24\]", r"received 0 items of ancdata",
+            r"Too many open files",
+            r"\[Errno 24\]",
+            r"received 0 items of ancdata",
             r"\bEMFILE\b",
         ),
         outranks=("shm_too_small",),

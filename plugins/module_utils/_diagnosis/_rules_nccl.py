@@ -282,6 +282,7 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.85,
         signs=signs(
+            r"NET/OFI (?:Insufficient Libfabric devices|Caught exception in \w+_init)",
             r"NCCL WARN NET/OFI (?!Request completed|.*disabling shared memory).*"
             r"(?:unable|fail|could ?n[o']t|no |error|not )",
             # Outside NCCL (the plugin's own tests) it writes its own prefix.
@@ -535,7 +536,13 @@ RULES: Tuple[Rule, ...] = (
             r"\bnccl(?:InvalidUsage|InvalidArgument|InternalError|UnhandledCudaError)\b",
             r"NCCL error in: .*internal error",
             # How NCCL hands an error up, with its code; a warning before it would say more.
-            sign(r"\b(?:init|bootstrap|group|enqueue)\.(?:cc|cu):\d+ -> [1-6]\b", "init.c", "bootstrap.c", "group.c", "enqueue.c"),
+            sign(
+                r"\b(?:init|bootstrap|group|enqueue)\.(?:cc|cu):\d+ -> [1-6]\b",
+                "init.c",
+                "bootstrap.c",
+                "group.c",
+                "enqueue.c",
+            ),
         ),
         recovers=True,
         cause="NCCL failed, and the lines that say why are not in this log.",

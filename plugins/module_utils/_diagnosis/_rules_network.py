@@ -80,7 +80,7 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.9,
         signs=signs(
             r"no socket interface found",
-            r"(?:Bootstrap|NET/Socket) ?: no (?:usable |NCCL_SOCKET_IFNAME )?interface",
+            r"(?:Bootstrap|NET/Socket) ?: no (?:usable |NCCL_SOCKET_IFNAME )?(?:listening )?interface",
             r"Socket creation failed ?: Address family not supported",
             r"No interface found (?:in the same subnet|matching)",
             r"verify NCCL_OOB_NET_IFNAME",

@@ -12,6 +12,7 @@ from typing import Tuple
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rule import (
     CONTAINER,
     ECHO,
+    EXIT_CODE,
     HINT,
     KILLED,
     LIKELY,
@@ -188,6 +189,8 @@ RULES: Tuple[Rule, ...] = (
         ),
     ),
     # Ended from outside.
+    # So srun ends the other tasks of a step when one has failed.
+    fact("step_ended_for_a_task", r"srun: (?:launch/slurm: \S+ )?Terminating (?:StepId|job step)"),
     Rule(
         id="scheduler_ended_it",
         label="external_sigterm",
@@ -207,6 +210,7 @@ RULES: Tuple[Rule, ...] = (
             r"active longer than specified deadline|DeadlineExceeded",
             r"interruption notice",
         ),
+        unless=("step_ended_for_a_task",),
         outranks=("collective_timeout_desync",),
         cause="The job was ended from outside: its scheduler's time limit, a preemption, or an operator.",
         fix=(
@@ -239,6 +243,7 @@ RULES: Tuple[Rule, ...] = (
             r"Ctrl \+ C detected",
             sign(r"^\W*Terminated\W*$|tasks? \d[\d,-]*: Terminated\s*$", "terminated"),
         ),
+        unless=("step_ended_for_a_task",),
         outranks=("collective_timeout_desync",),
         cause=(
             "The launcher was ended by a signal from outside: scheduler, operator, or the terminal it hung on was "
@@ -258,13 +263,13 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             sign(
                 r"(?:exit|return|terminat).{0,32}?(?:code|status)\W{1,6}(?:-15|143)\b",
-                *("exit code", "exitcode", "exit_code", "exit status", "status code", "return code", "returncode"),
+                *EXIT_CODE,
             ),
             r"is killed by signal: Terminated",
         ),
         unless=("exit_of_its_own",),
         cause="A rank was ended by SIGTERM, and no rank is seen that ended before of its own.",
-        fix="Look who ends jobs there: time limit, preemption, an operator; and whether another node's log shows a fault.",
+        fix="Look who ends jobs there: time limit, preemption, an operator; and for a fault in another node's log.",
     ),
     # Echoes.
     Rule(
@@ -276,6 +281,8 @@ RULES: Tuple[Rule, ...] = (
             r"\[Rank (?P<rank>\d+)\].*caught collective operation timeout: \w+\(SeqNum=(?P<seq>\d+), "
             r"OpType=(?P<op>\w+)",
             r"caught collective operation timeout",
+            r"WorkNCCL\(.*timed out in blocking wait",
+            r"(?:SIZE_OR_SYNTAX|COLLECTIVE_\w{4,6})_MISMATCH",
             r"due to a collective timeout",
             r"flight recorder dump signal from another rank",
             r"Timeout at NCCL work",

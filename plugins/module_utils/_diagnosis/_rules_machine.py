@@ -82,6 +82,7 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.9,
         signs=signs(
             r"invalid device ordinal",
+            r"number of required GPUs exceeds the total number of available",
             r"Invalid device id",
             r"device >= 0 && device < num_gpus",
             r"cudaErrorInvalidDevice\b",
@@ -638,6 +639,8 @@ RULES: Tuple[Rule, ...] = (
         ),
         probe="kernel_oom",
     ),
+    # MPICH's exit code 9 is that of its own cleaning; this is what ended the process.
+    fact("ended_by_another_signal", r"EXIT STRING: (?!Killed)\w"),
     Rule(
         id="killed",
         label="host_oom_sigkill",
@@ -661,6 +664,7 @@ RULES: Tuple[Rule, ...] = (
             r"fatal error: Killed signal terminated",
             _ended(r"-9|137", r"9"),
         ),
+        unless=("ended_by_another_signal",),
         outranks=("collective_timeout_desync", "external_sigterm"),
         cause="A rank was killed by signal 9: nearly always the kernel or the cgroup, out of host memory.",
         fix=(

@@ -626,7 +626,6 @@ RULES: Tuple[Rule, ...] = (
             r"Ping failed, invalid value returned from server",
             # An address that no machine has looks like a firewall that rejects. The store's was given by hand.
             r"client socket has failed to connect to \[?(?P<host>[\w.:-]+?)\]?:(?P<port>\d+) \(errno: 11[23]",
-            r"waitForInput: .*timed out after",
             r"(?:[Uu]nable|[Ff]ailed) to connect to (?:the )?(?:GCS|coordinator)\b",
             r"EtcdConnectionFailed",
             r"HTTPConnectionPool\(host='(?P<host>[^']+)', port=(?P<port>2379)\)",
@@ -787,7 +786,8 @@ RULES: Tuple[Rule, ...] = (
         level=ECHO,
         confidence=0.45,
         signs=signs(
-            r"store->get\('?0'?\) got error: (?:Socket Timeout|wait timeout)",
+            r"store->get\('?0'?\) got error(?:: (?:Socket Timeout|wait timeout)|\W*$)",
+            r"waitForInput: .*timed out after",
             r"RuntimeError: Socket Timeout",
             r"[Ww]ait timeout for key",
             r"DistStoreError: wait timeout",

@@ -108,6 +108,7 @@ RULES: Tuple[Rule, ...] = (
             r"Expected to have finished reduction in the prior iteration",
             r"(?:mark a variable ready|marked as ready) (?:only once|twice)",
             r"device-side assert",
+            r"Assertion .{1,200}index out of bounds.* failed",
             r"stack expects each tensor to be equal size",
             r"process group has not been initialized",
             r"inconsistent compute device and\W*device_id",

@@ -415,7 +415,7 @@ RULES: Tuple[Rule, ...] = (
             r"Fatal Python error",
             r"Primary job +terminated normally",
             r"Fatal error in (?:internal_|P)?MPIX?_",
-            r"MPI_ABORT was invoked",
+            r"MPI_ABORT was invoked|called MPI_Abort\(",
             r"An error occurred in (?:P?MPI_|on a NULL)",
             # Kubernetes and Slurm say no more than this.
             r"CrashLoopBackOff|Back-off restarting failed",

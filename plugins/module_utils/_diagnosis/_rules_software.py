@@ -589,7 +589,7 @@ RULES: Tuple[Rule, ...] = (
             r"All nodes which are allocated for this job are already filled",
             r"(?:requested|binding) more processes than (?:the ppr|cpus)",
             r"invalid value was given for (?:btl|oob)_tcp_if",
-            r"pair of MPI processes are unable to reach each other",
+            r"pair of MPI processes are unable to reach each other|one MPI process is unreachable from another",
             r"mutually-exclusive MCA variables",
             r"All nodes must have the same number of|hostfile is not formatted",
             r"hostfile (?:contains|is empty|is incorrectly|\S+ (?:contains|is empty))",

@@ -170,6 +170,22 @@ RULES: Tuple[Rule, ...] = (
         fix="Read the traceback: most likely the program, its arguments or its data.",
     ),
     Rule(
+        id="threads_at_exit",
+        label="user_code",
+        level=HINT,
+        confidence=0.6,
+        # 5 of 40 runs of torch 2.13 over gloo ended so, whose work was done; none that left by os._exit.
+        signs=signs(r"terminate called without an active exception"),
+        cause=(
+            "A thread was still at work when the interpreter was torn down: a process group that nobody destroyed, at "
+            "the end of a script whose work may be done."
+        ),
+        fix=(
+            "End the script with torch.distributed.barrier(), destroy_process_group(), sys.stdout.flush() and "
+            "os._exit(0), as examples/digits/train.py does."
+        ),
+    ),
+    Rule(
         id="download_failed",
         label="user_code",
         level=SYMPTOM,

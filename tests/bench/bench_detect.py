@@ -148,6 +148,10 @@ def large_log() -> list[str]:
         script = READER.format(collections=str(ROOT / "playbooks" / "collections"), path=str(path))
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     seconds, peak, label = json.loads(done.stdout)
+    if seconds >= 20 or peak >= 200 or label != "cuda_oom":
+        raise SystemExit(
+            f"200 MB of log: {seconds:.1f} s, {peak} MiB, {label}; wanted under 20 s, under 200 MiB, cuda_oom"
+        )
     return [
         "| reading a log of 200 MB with one fault in it | figure | aim |",
         "| --- | --- | --- |",

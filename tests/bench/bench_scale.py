@@ -286,7 +286,8 @@ def tables() -> str:
                 for count, costs in others
             ),
             "",
-            f"A tree for all nodes: {FILES} files of code from the controller, and {MEGABYTES} MiB from the first node, every link shaped to {RATE}:",
+            f"A tree for all nodes: {FILES} files of code from the controller, and {MEGABYTES} MiB from the first node, every link shaped to {RATE}.",
+            "`scp` stands for `rsync`, which the light nodes have not: of what is not there yet both move the same bytes.",
             "",
             f"| nodes | code, first | code, no change | {MEGABYTES} MiB by `sync` | the same by `scp` to each in turn |",
             "| --- | --- | --- | --- | --- |",

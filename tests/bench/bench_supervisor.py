@@ -80,6 +80,8 @@ def measure() -> str:
                 each = RATE / count
                 idle, quiet, _lost = launch(nodes, folder / f"quiet-{count}", 2, float(SECONDS))
                 cpu, seconds, lost = launch(nodes, folder / f"busy-{count}", int(each * SECONDS), 1 / each)
+                if lost:
+                    raise SystemExit(f"{lost} lines of {count} nodes were lost")
                 rows.append((count, int(each * SECONDS) * count, seconds, quiet, cpu, idle, lost))
     return "\n".join(
         [

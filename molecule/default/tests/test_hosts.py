@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections import Counter
 
 import pytest
 
@@ -25,6 +27,14 @@ def test_what_gloo_asks_for_is_no_loopback(lab, hosts):
     for name, host in hosts.items():
         asked = host.check_output("python3 -c 'import socket; print(socket.gethostbyname(socket.gethostname()))'")
         assert asked == lab.nodes[name]["torchfleet_address"]
+
+
+def test_names_trust_and_rendering_take_twelve_remote_calls_a_node(lab):
+    done = lab.playbook("provision", "-vvv", "-t", "hosts,ssh_trust,nccl_env,launch")
+    assert done.code == 0, done.output
+    made = Counter(re.findall(r"^<(\S+)> SSH: EXEC", done.output, re.MULTILINE))
+    assert len(made) == len(lab.nodes)
+    assert max(made.values()) <= 12, made
 
 
 def test_localhost_stays(hosts):

@@ -35,7 +35,7 @@ sys.stdout.flush()
 os._exit(0)
 """
 
-ARGUMENTS = ["two words", 'a "quote"', "it's", "$(touch /tmp/owned)", "semi;colon", "", "--flag=x y", "*"]
+ARGUMENTS = ["two words", 'a "quote"', "it's", "$(touch /tmp/owned)", "semi;colon", "", "--flag=x y", "*", "new\nline"]
 SHOWN = "50% $HOME 'x' \"y\" `id` \\ é;"
 
 EQUAL = {"torchfleet_slots": 1}

@@ -23,6 +23,7 @@ import base64
 import contextlib
 import ctypes
 import hashlib
+import itertools
 import json
 import mmap
 import os
@@ -47,6 +48,7 @@ WINDOW = 4096  # chunks that a server looks ahead for one it has
 
 # What a server's words begin with: whatever a login shell printed before is none of it.
 MAGIC = b"\0torchfleet-sync 1\n"
+TOP = "."  # the path of the tree's own folder
 FRAME = struct.Struct(">BII")
 BEAT, DATA, END, GONE = range(4)
 
@@ -191,7 +193,7 @@ def scan(
         top, only = os.path.split(top)
         found: Any = [(only, os.stat(os.path.join(top, only)))]
     else:
-        found = walk(top, Excludes(patterns), notes)
+        found = itertools.chain([(TOP, os.stat(top))], walk(top, Excludes(patterns), notes))
     for path, info in found:
         full = os.path.join(top, path)
         mode = stat.S_IMODE(info.st_mode)
@@ -244,7 +246,8 @@ def unpack(data: bytes) -> List[Entry]:
     for entry in entries:
         parts = entry.path.split("/")
         above = {"/".join(parts[:depth]) for depth in range(1, len(parts))}
-        if not set(parts).isdisjoint(("", ".", "..")) or "\0" in entry.path or above & links:
+        is_top = (entry.path, entry.kind) == (TOP, "d")
+        if (not is_top and not set(parts).isdisjoint(("", ".", ".."))) or "\0" in entry.path or above & links:
             raise SyncError(f"the manifest has the path {entry.path!r}, which leads out of the tree")
     return entries
 
@@ -539,6 +542,8 @@ def finish(root: str, dest: str, release: str, patterns: Sequence[str], delete: 
         _carry_over(
             place, part, Excludes(patterns), delete, load(root, os.path.basename(place).partition(".")[0]) or ()
         )
+    # For a tree that is one file, and has no folder of its own.
+    os.chmod(part.folder, 0o755)
     for entry in reversed(part.entries):
         full = os.path.join(part.folder, entry.path)
         if entry.kind == "f" and stat.S_IMODE(os.lstat(full).st_mode) != entry.mode:
@@ -548,7 +553,6 @@ def finish(root: str, dest: str, release: str, patterns: Sequence[str], delete: 
             os.utime(full, ns=(entry.mtime, entry.mtime))
         elif entry.kind == "d":
             os.chmod(full, entry.mode)
-    os.chmod(part.folder, 0o755)
     flush(root)
     name = f"{release}.{time.time_ns()}"
     os.rename(part.folder, os.path.join(root, name))

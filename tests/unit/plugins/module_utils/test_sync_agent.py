@@ -117,10 +117,13 @@ def listing(top):
     return found
 
 
-def test_a_tree_arrives_as_it_is(place, source):
+@pytest.mark.parametrize("mode", [0o755, 0o700, 0o2770, 0o555])
+def test_a_tree_arrives_as_it_is(place, source, mode):
+    source.chmod(mode)
     plan = place.bring(source)
     assert plan["need"] == 2 * agent.CHUNK + 5 + 6
     assert listing(place.dest) == listing(source)
+    assert os.stat(place.dest).st_mode == os.stat(source).st_mode
     assert os.stat(f"{place.dest}/a").st_mtime_ns == 10**18
     assert place.plan(source)["state"] == "current"
 
@@ -184,17 +187,22 @@ def damage_mode(place):
     os.chmod(f"{place.dest}/d/tool", 0o644)
 
 
+def damage_top(place):
+    os.chmod(f"{place.dest}/.", 0o777)
+
+
 def damage_kind(place):
     os.unlink(f"{place.dest}/a")
     os.mkdir(f"{place.dest}/a")
 
 
-@pytest.mark.parametrize("damage", [damage_unlink, damage_link, damage_mode, damage_kind])
+@pytest.mark.parametrize("damage", [damage_unlink, damage_link, damage_mode, damage_top, damage_kind])
 def test_every_damage_is_healed(place, source, damage):
     place.bring(source)
     damage(place)
     assert place.bring(source)["state"] == "planned"
     assert listing(place.dest) == listing(source)
+    assert os.stat(place.dest).st_mode == os.stat(source).st_mode
 
 
 def test_what_is_the_nodes_own_stays_until_deletes_are_asked_for(place, source):

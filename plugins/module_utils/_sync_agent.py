@@ -388,7 +388,7 @@ def plan(
     """
     excludes = Excludes(patterns)
     held, folder = current_release(root, dest)
-    stats = read_cache(os.path.join(root, "stats.json"))
+    stats = {} if thorough else read_cache(os.path.join(root, "stats.json"))
     entries = load(root, release)
     wrong: List[str] = []
     if os.path.ismount(dest):

@@ -168,6 +168,21 @@ def test_a_flipped_bit_is_wanted_again(place, source, restore):
     assert place.plan(source)["state"] == "current"
 
 
+def test_what_a_disk_lies_about_is_found_by_reading_all(place, source):
+    place.bring(source)
+    with open(f"{place.dest}/big", "r+b") as stream:
+        stream.write(b"damaged")
+    stats = agent.read_cache(f"{place.root}/stats.json")
+    stats["big"] = (agent.signature(os.stat(f"{place.dest}/big")), stats["big"][1])
+    agent.write_json(f"{place.root}/stats.json", stats)
+    assert place.plan(source)["state"] == "current"
+    plan = place.plan(source, thorough=True)
+    assert (plan["state"], plan["need"]) == ("planned", agent.CHUNK)
+    place.fill(source)
+    place.switch()
+    assert listing(place.dest) == listing(source)
+
+
 def test_a_touch_is_no_change(place, source):
     place.bring(source)
     os.utime(f"{place.dest}/big")

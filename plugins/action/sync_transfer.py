@@ -4,19 +4,21 @@
 
 """Follow one node until it has the tree. Ansible runs one of these per node at the same time.
 
-The node that is first in the chain is fed from here, blob by blob over the task's own connection, whatever that is;
-all others fetch from each other, or are fed too where the owner may not log in from node to node. The followers of the
-nodes know of each other by files in one folder.
+A node that asks for it is fed from here, blob by blob over the task's own connection, whatever that is. The first of
+the chain does; another one when nobody before it is left, or at once where the owner may not log in from node to node.
+The followers of the nodes know of each other by files in one folder.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import shlex
+import signal
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, Mapping, Optional
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
@@ -32,7 +34,14 @@ BLOB = 1 << 20  # bytes of the first blob; later ones are as large as half a sec
 MAX_BLOB = 1 << 25
 AHEAD = 3  # blobs that the node has not yet read
 SILENT = 20.0  # seconds without an answer after which a node counts as lost
+STARTING = 120.0  # seconds that a module may take
+STILL = 60.0  # seconds without a byte; less is what leaving a frozen parent for the next one takes
 SPOOL = "/var/lib/torchfleet/spool"
+WAITLESS = ("end", "still")  # files of the followers that wait for nobody
+
+
+class _Silence(BaseException):
+    """None that a connection plugin would catch, and try again."""
 
 
 class ActionModule(ActionBase):
@@ -92,18 +101,19 @@ class ActionModule(ActionBase):
         }
 
     def _follow(self, way: Mapping[str, Any]) -> Dict[str, Any]:
-        answer = self._execute_module(
-            MODULE, module_args={**self._node_args, "state": "started", "way": way}, task_vars=self._vars
-        )
+        with self._within(STARTING):
+            answer = self._execute_module(
+                MODULE, module_args={**self._node_args, "state": "started", "way": way}, task_vars=self._vars
+            )
         if answer.get("failed") or answer.get("unreachable"):
             return {"state": "failed", "problem": str(answer.get("msg"))}
-        feed = self._feed() if way["spool"] else iter(())
+        feed: Optional[Iterator[Optional[Dict[str, Any]]]] = None
         shown = time.monotonic()
         window = [(shown, 0)]
         heard, pause = shown, 0.1
-        self._alone = shown
+        self._alone, self._moved = shown, (shown, -1)
         while True:
-            fed = next(feed, None)
+            fed = next(feed, None) if feed else None
             status = fed if fed is not None else self._poll()
             now = time.monotonic()
             if status:
@@ -113,6 +123,8 @@ class ActionModule(ActionBase):
             state = status.get("state")
             if state in ("done", "failed"):
                 return status
+            if feed is None and status.get("spooled") is not None:
+                feed = self._feed()
             if status and "got" in status:
                 window = [*window[-20:], (now, int(status["got"]))]
                 late = [entry for entry in window if now - entry[0] < 2 * EVERY] or window[-1:]
@@ -124,15 +136,35 @@ class ActionModule(ActionBase):
                     return {
                         **status,
                         "state": "slow",
-                        "problem": f"too slow: {_sync.progress(self._name, status, rate)}; all others are done",
+                        "problem": f"too slow: {_sync.progress(self._name, status, rate)}; nobody else is underway",
                     }
             if fed is None:
                 time.sleep(pause)
                 pause = min(pause * 1.5, 1.0)
 
     def _poll(self) -> Dict[str, Any]:
-        done = self._low_level_execute_command(f"cat {shlex.quote(self._root + '/status.json')}")
+        with self._within(_sync_agent.IDLE):
+            done = self._low_level_execute_command(f"cat {shlex.quote(self._root + '/status.json')}")
         return self._read(done)
+
+    @contextlib.contextmanager
+    def _within(self, seconds: float) -> Iterator[None]:
+        """To a machine without power a connection hangs until this kernel gives it up, a quarter of an hour later."""
+
+        def give_up(_signal: int, _frame: Any) -> None:
+            raise _Silence
+
+        before = signal.signal(signal.SIGALRM, give_up)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield
+        except _Silence:
+            # What is there cannot be tidied up either.
+            self._connection._shell.tmpdir = None
+            raise AnsibleConnectionFailure(f"no word in {seconds:.0f} s") from None
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
 
     @staticmethod
     def _read(done: Mapping[str, Any]) -> Dict[str, Any]:
@@ -159,7 +191,8 @@ class ActionModule(ActionBase):
                     held += len(rest)
                     rest = next(chunks, None)
             began = time.monotonic()
-            self._transfer_file(str(local), remote)
+            with self._within(_sync_agent.IDLE):
+                self._transfer_file(str(local), remote)
             took = time.monotonic() - began
             # Renamed into place: the node never reads half a blob.
             words = [remote, f"{spool}/{number:08d}", f"{spool}/{number - 2 * AHEAD:08d}", f"{self._root}/status.json"]
@@ -168,7 +201,8 @@ class ActionModule(ActionBase):
                 f"chmod 0640 {sent} && chgrp --reference={shlex.quote(spool)} {sent} && mv {sent} {place}.new && "
                 f"mv {place}.new {place} && rm -f {read}; cat {status_file}"
             )
-            status = self._read(self._low_level_execute_command(script))
+            with self._within(_sync_agent.IDLE):
+                status = self._read(self._low_level_execute_command(script))
             yield status or None
             number += 1
             limit = min(MAX_BLOB, limit * 2) if took < 0.5 else max(BLOB, limit // 2)
@@ -197,16 +231,23 @@ class ActionModule(ActionBase):
         (self._folder / f"{self._name}.end").write_text(state, encoding="utf-8")
 
     def _left_behind(self, status: Mapping[str, Any], rate: float, now: float) -> bool:
-        """Whether only slow nodes are left, and this one would keep all others waiting."""
-        ended = [name for name in self._others() if (self._folder / f"{name}.end").exists()]
-        if len(ended) < len(self._others()) or not ended:
+        """Whether only slow nodes are left, and this one would keep all others waiting. Those that stand still wait for
+        nobody: else two of them would wait for each other."""
+        got, others = int(status["got"]), [name for name in self._needy if name != self._name]
+        mark = self._folder / f"{self._name}.still"
+        if got != self._moved[1]:
+            self._moved = (now, got)
+            mark.unlink(missing_ok=True)
+        still = now - self._moved[0] > max(self._patience, STILL)
+        if still:
+            mark.touch()
+        if not all(any((self._folder / f"{name}.{word}").exists() for word in WAITLESS) for name in others):
             self._alone = now
             return False
+        if not others:
+            return still
         left = (float(status["need"]) - float(status["got"])) / rate if rate > 0 else float("inf")
         return now - self._alone > self._patience / 2 and left > self._patience
-
-    def _others(self) -> Sequence[str]:
-        return [name for name in self._needy if name != self._name]
 
 
 def _decode(text: str, count: int) -> bytes:

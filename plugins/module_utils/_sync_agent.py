@@ -5,7 +5,8 @@
 # Private: for use inside this collection only; it may change without notice.
 """A tree of files that travels to many nodes: what is in it, what a node lacks, and the process that brings it.
 
-`agent.py receive ROOT`  fetches what the node lacks from its parents in the chain, or from what the controller spools
+`agent.py receive ROOT`  fetches what the node lacks from its parents in the chain; where none is left, from what the
+                         controller spools
 `agent.py serve ROOT`    hands chunks on to a child, also those that are still to come
 
 The same file is imported by modules and actions, and is itself the script of the two verbs: standard library only,
@@ -42,6 +43,7 @@ CHUNK = 1 << 20  # bytes; what a hop waits for before it passes data on
 MAX_CHUNK = 1 << 24
 SILENCE = 10.0  # seconds without a frame, heartbeats included, after which a parent counts as dead
 IDLE = 60.0  # seconds without any data after which a receiver gives up
+FROZEN = 30.0  # seconds without a word of a receiver's, which has one several times a second, waiting or not
 BEHIND = 8 << 20  # bytes that a parent may lag behind its own parent before another way is tried
 NOISE = 1 << 16  # bytes that a login shell may print before
 WINDOW = 4096  # chunks that a server looks ahead for one it has
@@ -412,7 +414,7 @@ def plan(
     files = len({part.chunks[number].entry.path for number in part.missing()})
     wanted, free = need + files * space.f_bsize, space.f_bavail * space.f_frsize
     # For the children, who may ask before the receiver runs.
-    write_json(os.path.join(root, "status.json"), {"state": "planned", "have": total - need})
+    write_json(os.path.join(root, "status.json"), {"state": "planned", "have": total - need, "at": time.time()})
     return {
         "state": "planned",
         "root": root,
@@ -701,7 +703,7 @@ class Status:
         self.source = ""
         self.problem = ""
         self.above = 0  # bytes of the tree that the parent has
-        self.spooled = 0
+        self.spooled: Optional[int] = None  # blobs of the controller's that were read; None: it is not asked for any
         self._written = 0.0
 
     def say(self, now: bool = False) -> None:
@@ -718,6 +720,7 @@ class Status:
             "source": self.source,
             "problem": self.problem,
             "spooled": self.spooled,
+            "at": self._written,
             "pid": os.getpid(),
         }
         try:
@@ -748,10 +751,10 @@ def receive(root: str) -> int:
     status = Status(root, part)
     status.say(now=True)
     try:
-        if way["spool"]:
-            _from_spool(part, status, way["spool"])
-        else:
-            _from_parents(part, status, way["parents"])
+        why = _from_parents(part, status, way["parents"])
+        if part.missing() and not way["spool"]:
+            raise SyncError(f"nobody could be copied from ({why})")
+        _from_spool(part, status, way["spool"])
         status.state = "done"
     except (SyncError, OSError) as error:
         status.state, status.problem = "failed", str(error)
@@ -761,9 +764,13 @@ def receive(root: str) -> int:
 
 
 def _from_spool(part: Part, status: Status, spool: str) -> None:
+    missing = set(part.missing())
+    if not missing:
+        return
     status.source = "controller"
     number, heard = 0, time.monotonic()
-    missing = set(part.missing())
+    status.spooled = number
+    status.say(now=True)
     while missing:
         path = os.path.join(spool, f"{number:08d}")
         try:
@@ -781,6 +788,7 @@ def _from_spool(part: Part, status: Status, spool: str) -> None:
                 raise SyncError(f"{part.chunks[index].entry.path} changed at the source while it was copied: run again")
             missing.discard(index)
             status.got += len(body)
+            status.say()
         status.spooled = number
         status.say()
 
@@ -794,16 +802,14 @@ def frames(data: bytes) -> Iterator[Tuple[int, bytes]]:
         at += length
 
 
-def _from_parents(part: Part, status: Status, parents: List[Dict[str, Any]]) -> None:
+def _from_parents(part: Part, status: Status, parents: List[Dict[str, Any]]) -> str:
     """Take from the nearest parent; from the next one up where that is dead, or is so slow that the next is twice as
-    quick. What it measures is its own way only, so no node has to know the whole."""
+    quick. What it measures is its own way only, so no node has to know the whole. Returns what was wrong with whom when
+    nobody is left."""
     at, heard, next_try, pause = 0, time.monotonic(), 0.0, 10.0
     faults: Dict[str, str] = {}
     alive = list(parents)
-    while part.missing():
-        if not alive or time.monotonic() - heard > IDLE:
-            words = "; ".join(f"{name}: {why}" for name, why in faults.items()) or f"no data for {IDLE:.0f} s"
-            raise SyncError(f"nobody could be copied from ({words})")
+    while part.missing() and alive and time.monotonic() - heard <= IDLE:
         at = min(at, len(alive) - 1)
         may_try = at + 1 < len(alive)
         end, got, seconds = _fetch(part, status, alive[at], next_try if may_try else float("inf"), None)
@@ -820,6 +826,7 @@ def _from_parents(part: Part, status: Status, parents: List[Dict[str, Any]]) -> 
             faults[alive[at]["name"]] = end
             alive.pop(at)
     status.say(now=True)
+    return "; ".join(f"{name}: {why}" for name, why in faults.items()) or f"no data for {IDLE:.0f} s"
 
 
 def _fetch(
@@ -860,7 +867,10 @@ def _fetch(
                 continue
             data = os.read(stream, 1 << 20)
             if not data:
-                process.wait(5)
+                # What it says ends with it, and it may not.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(5)
+                process.kill()
                 said = process.stderr.read().decode(errors="replace").strip().splitlines()
                 end = said[-1] if said else "the connection ended"
                 break
@@ -915,7 +925,7 @@ def serve(root: str) -> None:
     total = sum(chunk.length for chunk in part.chunks)
     place = _place(part, request["tree"])
     out.write(MAGIC)
-    beat = 0.0
+    beat, began = 0.0, time.time()
     handle: Tuple[str, Any] = ("", None)
     while pending:
         sent = 0
@@ -953,6 +963,13 @@ def serve(root: str) -> None:
             said = read_status(root) if place is None else {}
             if said.get("state") == "failed":
                 _end(out, f"it gave up: {said.get('problem')}")
+                return
+            # Others wait for what this process has not; it would go on saying that it is alive.
+            quiet = time.time() - float(said.get("at", began))
+            if said.get("state") == "planned":
+                quiet = min(quiet, time.time() - began)
+            if said.get("state") in ("planned", "running") and quiet > FROZEN:
+                _end(out, f"its receiver has not moved for {quiet:.0f} s")
                 return
             body = json.dumps({"have": said.get("have", total if place else 0), "above": said.get("above", 0)}).encode()
             out.write(FRAME.pack(BEAT, 0, len(body)) + body)

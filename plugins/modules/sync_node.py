@@ -216,10 +216,10 @@ def main() -> None:
                 with open(params["manifest"], "rb") as stream:
                     manifest = stream.read()
             with rights_of(account):
+                end_receiver(root)
                 if manifest:
                     _sync_agent.unpack(manifest)
                     _sync_agent.write_file(os.path.join(root, f"{release}.manifest"), manifest)
-                    end_receiver(root)
                 plan = _sync_agent.plan(root, dest, release, *selection, params["verify"], False)
                 # Also on a node that has everything: it may be a parent.
                 _sync_agent.write_file(os.path.join(root, "agent.py"), script)

@@ -12,8 +12,8 @@ version_added: 0.1.0
 description:
   - Starts the process that fetches what the node lacks, prints how far it is, and ends when it has all.
   - The first node of the chain is fed by the controller, or by the node that has the tree; each other node fetches from
-    the one before it, over the training network, while that one is still receiving. Where that one is dead or slow, the
-    node takes the one before.
+    the one before it, over the training network, while that one is still receiving. Where that one is dead, frozen or
+    slow, the node takes the one before, and where nobody is left, the controller.
   - Run it on all nodes at once, with as many forks as nodes.
 options:
   source:
@@ -26,8 +26,8 @@ options:
     required: true
   patience:
     description:
-      - Seconds. When all other nodes have ended, one that would take longer than this is named as slow, and left to a
-        later call.
+      - Seconds. When all other nodes have ended, or stand still, one that would take longer than this is named as slow,
+        and left to a later call.
     type: float
     default: 60
 attributes:

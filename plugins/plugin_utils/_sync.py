@@ -67,8 +67,8 @@ def way(
     """Where a node's data comes from: the nodes before it in the chain, the nearest first, then who has everything.
 
     `plans` are the answers of sync_node by host, in launch order. `source` names the node that has the tree, or none:
-    then the first of the chain gets what the controller spools, unless some node has everything already. Where the
-    tree's owner is not `trusted` to log in from node to node, all nodes get it from there.
+    then whoever has nobody left gets what the controller spools, as the first of the chain has from the beginning.
+    Where the tree's owner is not `trusted` to log in from node to node, all nodes get it from there.
     """
 
     def parent(peer: str, tree: str | None = None) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def way(
     if source.get("host"):
         parents.append(parent(source["host"], source["path"]))
     parents += [parent(peer) for peer in whole]
-    return {"parents": parents, "spool": not parents}
+    return {"parents": parents, "spool": not source.get("host")}
 
 
 def size(count: float) -> str:

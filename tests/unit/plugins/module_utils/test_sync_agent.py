@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import subprocess
@@ -326,13 +327,12 @@ def test_names_that_are_no_text_travel(place, tmp_path):
     assert listing(place.dest) == listing(os.fsdecode(top))
 
 
-def run_chain(places, source, commands):
-    """The first place gets the tree from a spool; the others by `serve` of the one before, all at the same time."""
+def run_chain(places, source, commands, spools=()):
+    """The first place gets the tree from a spool; the others by `serve` of the one before, or from spools of their own,
+    all at the same time."""
     release = places[0].release
-    spool = os.path.join(places[0].root, "spool")
-    os.mkdir(spool)
-    ways = [{"release": release, "spool": spool, "parents": []}]
-    ways += [{"release": release, "spool": "", "parents": parents} for parents in commands]
+    spools = spools or [os.path.join(places[0].root, "spool"), *[""] * len(commands)]
+    ways = [{"release": release, "spool": spool, "parents": parents} for spool, parents in zip(spools, [[], *commands])]
     workers = []
     for place, way in zip(places, ways):
         agent.write_json(f"{place.root}/way.json", way)
@@ -343,7 +343,9 @@ def run_chain(places, source, commands):
         with open(os.path.join(source, chunk.entry.path), "rb") as stream:
             stream.seek(chunk.offset)
             data = stream.read(chunk.length)
-        agent.write_file(f"{spool}/{number:08d}", agent.FRAME.pack(agent.DATA, number, len(data)) + data)
+        for spool in filter(None, spools):
+            os.makedirs(spool, exist_ok=True)
+            agent.write_file(f"{spool}/{number:08d}", agent.FRAME.pack(agent.DATA, number, len(data)) + data)
     for worker in workers:
         worker.join(60)
     return [agent.read_status(place.root) for place in places]
@@ -355,6 +357,14 @@ def server(place):
         "command": [sys.executable, agent.__file__, "serve", place.root],
         "tree": None,
     }
+
+
+def ask(place, seconds):
+    """What `serve` answers whoever wants everything."""
+    count = len(agent.Part(place.root, place.release).chunks)
+    want = base64.b64encode(zlib.compress(b"\1" * count)).decode()
+    request = json.dumps({"release": place.release, "tree": None, "want": want}).encode() + b"\n"
+    return subprocess.run(server(place)["command"], input=request, capture_output=True, timeout=seconds, check=True)
 
 
 @pytest.fixture
@@ -391,6 +401,31 @@ def test_a_dead_parent_is_passed_over(three, source, dead):
     gone = {"name": "n9", "command": dead, "tree": None}
     states = run_chain(three, source, [[gone, server(three[0])], [gone, server(three[1])]])
     assert [state["state"] for state in states] == ["done"] * 3, states
+
+
+def test_who_has_nobody_left_asks_the_controller_and_the_next_waits_for_it(three, source):
+    for place in three:
+        place.plan(source)
+    gone = {"name": "n9", "command": ["sh", "-c", "exit 3"], "tree": None}
+    spools = [f"{place.root}/spool" for place in three[:2]]
+    states = run_chain(three[:2], source, [[gone]], spools)
+    assert [(state["state"], state["source"]) for state in states] == [("done", "controller")] * 2, states
+
+
+@pytest.mark.parametrize(
+    ("state", "age", "left"),
+    [
+        ("running", agent.FROZEN + 5, True),
+        ("running", 0, False),
+        ("planned", agent.FROZEN + 5, False),  # it may be about to begin
+    ],
+)
+def test_a_parent_whose_receiver_is_frozen_is_left(three, source, state, age, left):
+    three[0].plan(source)
+    agent.write_json(f"{three[0].root}/status.json", {"state": state, "have": 0, "above": 0, "at": time.time() - age})
+    with pytest.raises(subprocess.TimeoutExpired) if not left else contextlib.nullcontext():
+        done = ask(three[0], 3)
+        assert b"its receiver has not moved for 35 s" in done.stdout
 
 
 def test_damage_on_the_way_is_noticed(three, source):
@@ -450,17 +485,4 @@ def test_a_receiver_says_that_its_disk_is_full_on_a_full_disk(three, source, mon
 def test_a_server_says_that_it_gave_up(three, source):
     three[0].plan(source)
     agent.write_json(f"{three[0].root}/status.json", {"state": "failed", "problem": "disk full"})
-    count = len(agent.Part(three[0].root, three[0].release).chunks)
-    request = {
-        "release": three[0].release,
-        "tree": None,
-        "want": base64.b64encode(zlib.compress(b"\1" * count)).decode(),
-    }
-    done = subprocess.run(
-        server(three[0])["command"],
-        input=json.dumps(request).encode() + b"\n",
-        capture_output=True,
-        timeout=30,
-        check=True,
-    )
-    assert b"it gave up: disk full" in done.stdout
+    assert b"it gave up: disk full" in ask(three[0], 30).stdout

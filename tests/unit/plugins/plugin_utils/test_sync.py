@@ -16,19 +16,20 @@ def plans(*states: str) -> dict[str, dict[str, object]]:
 
 
 @pytest.mark.parametrize(
-    ("host", "states", "trusted", "parents", "spool"),
+    ("host", "states", "source", "trusted", "parents", "spool"),
     [
-        ("h1", ("planned", "planned", "planned"), True, [], True),
-        ("h3", ("planned", "planned", "planned"), True, ["n2", "n1"], False),
-        ("h2", ("current", "planned", "planned"), True, ["n1"], False),
-        ("h3", ("planned", "planned", "planned"), False, [], True),
-        ("h2", ("current", "planned", "planned"), False, [], True),
+        ("h1", ("planned", "planned", "planned"), None, True, [], True),
+        ("h3", ("planned", "planned", "planned"), None, True, ["n2", "n1"], True),
+        ("h2", ("current", "planned", "planned"), None, True, ["n1"], True),
+        ("h3", ("planned", "planned", "planned"), None, False, [], True),
+        ("h2", ("current", "planned", "planned"), None, False, [], True),
+        ("h3", ("current", "planned", "planned"), "h1", True, ["n2", "n1", "n1"], False),
     ],
 )
 def test_where_a_nodes_data_comes_from(
-    host: str, states: tuple[str, ...], trusted: bool, parents: list[str], spool: bool
+    host: str, states: tuple[str, ...], source: str | None, trusted: bool, parents: list[str], spool: bool
 ) -> None:
-    way = _sync.way(host, plans(*states), {"host": None}, NAMES, trusted)
+    way = _sync.way(host, plans(*states), {"host": source, "path": "/source"}, NAMES, trusted)
     assert ([parent["name"] for parent in way["parents"]], way["spool"]) == (parents, spool)
 
 

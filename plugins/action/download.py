@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,9 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.torchfleet.cluster.plugins.module_utils._download import DownloadError, digest
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils._download import (
-    DownloadError,
     check_sha256,
-    digest,
     fetch,
     fetch_current,
     local_file,
@@ -25,8 +25,8 @@ from ansible_collections.torchfleet.cluster.plugins.plugin_utils._download impor
 SECONDS = 60
 
 
-def open_from(url: str, start: int) -> Any:
-    return open_url(url, headers={"Range": f"bytes={start}-"} if start else None, timeout=SECONDS)
+def open_from(url: str, headers: Mapping[str, str]) -> Any:
+    return open_url(url, headers=dict(headers), timeout=SECONDS)
 
 
 class ActionModule(ActionBase):

@@ -42,12 +42,13 @@ class ActionModule(ActionBase):
             )
             if answer.get("failed") or "manifest" not in answer:
                 return dict(answer)
-            release, manifest = answer["release"], base64.b64decode(answer["manifest"])
+            release, manifest, top = answer["release"], base64.b64decode(answer["manifest"]), answer["path"]
             notes = list(answer.get("warnings") or ())
             entries = _sync_agent.unpack(manifest)
         else:
             try:
                 release, manifest, entries = _sync.scan_here(args["path"], args["excludes"], notes)
+                top = args["path"] if os.path.isdir(args["path"]) else os.path.dirname(args["path"])
             except (OSError, _sync_agent.SyncError) as error:
                 raise AnsibleActionFail(f"The tree cannot be read: {error}") from error
         _sync.keep_manifest(release, manifest)
@@ -65,7 +66,7 @@ class ActionModule(ActionBase):
             "release": release,
             "files": len(files),
             "bytes": sum(entry.size for entry in files),
-            "path": args["path"] if os.path.isdir(args["path"]) or args["remote"] else os.path.dirname(args["path"]),
+            "path": top,
             "host": host,
             "folder": tempfile.mkdtemp(prefix="torchfleet-sync-"),
             "warnings": [*result.get("warnings", ()), *notes],

@@ -382,9 +382,16 @@ class Part:
 
 
 def plan(
-    root: str, dest: str, release: str, patterns: Sequence[str], delete: bool, thorough: bool, dry: bool
+    root: str,
+    dest: str,
+    release: str,
+    patterns: Sequence[str],
+    delete: bool,
+    thorough: bool,
+    dry: bool,
+    spare: str = "",
 ) -> Dict[str, Any]:
-    """Compare the node's tree with a release, and lay out what it has of it.
+    """Compare the node's tree with a release, and lay out what it has of it, also in the folder `spare`.
 
     `state` of the answer: current (nothing to do), unknown (the manifest is wanted), or planned (with what is needed).
     """
@@ -406,7 +413,7 @@ def plan(
     if entries is None or dry:
         return {"state": "unknown", "root": root, "wrong": wrong}
     old = folder or (dest if os.path.isdir(dest) else "")
-    _lay_out(root, release, old, held, stats)
+    _lay_out(root, release, old, held, stats, spare)
     part = Part(root, release)
     part.attach()
     space = os.statvfs(root)
@@ -427,7 +434,7 @@ def plan(
     }
 
 
-def _lay_out(root: str, release: str, old: str, held: str, stats: Cache) -> None:
+def _lay_out(root: str, release: str, old: str, held: str, stats: Cache, spare: str) -> None:
     """Make the part: folders and links, and every file or chunk that is on this node already."""
     part = Part(root, release)
     before = load(root, held) if held else None
@@ -458,7 +465,9 @@ def _lay_out(root: str, release: str, old: str, held: str, stats: Cache) -> None
                 os.symlink(entry.target, full)
         elif resumed and os.path.lexists(full):
             _mark_present(part, at, count, full)
-        elif not (old and _take_over(old, full, entry, stats, whole)):
+        elif not (
+            (old and _take_over(old, full, entry, stats, whole)) or (spare and _take_over(spare, full, entry, {}, {}))
+        ):
             os.close(os.open(full, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
         else:
             part.have[at : at + count] = b"\1" * count

@@ -47,6 +47,9 @@ options:
     description: Read every file again, and not only those that look touched.
     type: bool
     default: false
+  spare:
+    description: Folder whose files nobody else needs. What the tree has of them is linked, and takes no room again.
+    type: path
   manifest:
     description: Path of the manifest on the node. Filled in where the node has none.
     type: path
@@ -190,6 +193,7 @@ def main() -> None:
             "excludes": {"type": "list", "elements": "str", "default": []},
             "delete": {"type": "bool", "default": False},
             "verify": {"type": "bool", "default": False},
+            "spare": {"type": "path"},
             "manifest": {"type": "path"},
             "way": {"type": "dict"},
         },
@@ -220,7 +224,7 @@ def main() -> None:
                 if manifest:
                     _sync_agent.unpack(manifest)
                     _sync_agent.write_file(os.path.join(root, f"{release}.manifest"), manifest)
-                plan = _sync_agent.plan(root, dest, release, *selection, params["verify"], False)
+                plan = _sync_agent.plan(root, dest, release, *selection, params["verify"], False, params["spare"] or "")
                 # Also on a node that has everything: it may be a parent.
                 _sync_agent.write_file(os.path.join(root, "agent.py"), script)
             if plan.get("short"):

@@ -70,7 +70,7 @@ bytes:
   type: int
   sample: 81920000
 path:
-  description: The tree.
+  description: The tree; of a single file, the folder that it is in.
   returned: success
   type: str
   sample: /home/me/project
@@ -122,7 +122,8 @@ def main() -> None:
     for note in notes:
         module.warn(note)
     release, manifest = _sync_agent.pack(entries)
-    module.exit_json(changed=False, release=release, manifest=base64.b64encode(manifest).decode())
+    top = path if os.path.isdir(path) else os.path.dirname(path)
+    module.exit_json(changed=False, release=release, manifest=base64.b64encode(manifest).decode(), path=top)
 
 
 if __name__ == "__main__":

@@ -10,22 +10,23 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
-from urllib.parse import unquote, urlsplit
+from typing import Any
+from urllib.parse import urlsplit
 
-CHUNK = 1 << 20
+from ansible_collections.torchfleet.cluster.plugins.module_utils._download import (
+    DownloadError,
+    Opener,
+    digest,
+    file_name,
+    receive,
+)
+
 # How long a file without a sum counts as the current one: the nodes of one run share it, a later run sees a new one.
 CURRENT_SECONDS = 3600
-# Opens a URL from a byte on; the answer has `status` (206 where the server went along with that) and reads as a file.
-Opener = Callable[[str, int], Any]
-
-
-class DownloadError(Exception):
-    """The file cannot be had; the message says why and what to set."""
+HERE = ("this controller", "torchfleet_cache")
 
 
 def check_sha256(value: Any) -> str:
@@ -35,19 +36,6 @@ def check_sha256(value: Any) -> str:
     if not re.fullmatch(r"[0-9a-f]{64}", text):
         raise DownloadError(f"sha256 is {value!r}, wanted the 64 hex digits of the file's SHA-256")
     return text
-
-
-def file_name(url: str) -> str:
-    """What a URL's file is called."""
-    return os.path.basename(unquote(urlsplit(url).path)) or "download"
-
-
-def digest(path: Path) -> str:
-    found = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK):
-            found.update(chunk)
-    return found.hexdigest()
 
 
 def local_file(path: str, sha256: str) -> Path:
@@ -95,7 +83,7 @@ def _fetch_locked(url: str, sha256: str, done: Path, open_url: Opener) -> tuple[
             return done, 0
         done.unlink()  # a disk that lied, or somebody's edit
     part = done.with_name(done.name + ".part")
-    size = _receive(url, part, open_url)
+    size = receive(url, part, open_url, *HERE, known=True)
     found = digest(part)
     if found != sha256:
         total = part.stat().st_size
@@ -112,35 +100,6 @@ def _fetch_current_locked(url: str, done: Path, open_url: Opener, now: float) ->
     if done.exists() and now - done.stat().st_mtime < CURRENT_SECONDS:
         return done, 0
     part = done.with_name(done.name + ".part")
-    # Its beginning may be that of another file.
-    part.unlink(missing_ok=True)
-    size = _receive(url, part, open_url)
+    size = receive(url, part, open_url, *HERE, known=False)
     part.replace(done)
     return done, size
-
-
-def _receive(url: str, part: Path, open_url: Opener) -> int:
-    start = part.stat().st_size if part.exists() else 0
-    try:
-        answer = open_url(url, start)
-    except Exception as error:
-        # A server that has no more than what is there already answers 416: the sum then tells.
-        if start and getattr(error, "code", None) == 416:
-            return 0
-        raise DownloadError(f"{url} cannot be reached from this controller: {error}") from error
-    continues = start and getattr(answer, "status", getattr(answer, "code", 200)) == 206
-    with part.open("ab" if continues else "wb") as stream:
-        return _copy(answer, stream, url)
-
-
-def _copy(answer: Any, stream: BinaryIO, url: str) -> int:
-    size = 0
-    while True:
-        try:
-            chunk = answer.read(CHUNK)
-        except Exception as error:
-            raise DownloadError(f"{url} broke off after {size} bytes ({error}): run it again to continue") from error
-        if not chunk:
-            return size
-        stream.write(chunk)
-        size += len(chunk)

@@ -169,6 +169,20 @@ def test_a_flipped_bit_is_wanted_again(place, source, restore):
     assert place.plan(source)["state"] == "current"
 
 
+def test_what_lies_in_a_spare_folder_takes_no_room_again(place, tmp_path):
+    spare = tmp_path / "fetched"
+    spare.mkdir()
+    (spare / "model").write_bytes(os.urandom(agent.CHUNK + 1))
+    entries, _fresh = agent.scan(str(spare / "model"), (), {})
+    place.release, manifest = agent.pack(entries)
+    agent.write_file(f"{place.root}/{place.release}.manifest", manifest)
+    plan = agent.plan(place.root, place.dest, place.release, (), False, False, False, str(spare))
+    assert (plan["state"], plan["need"]) == ("planned", 0)
+    place.switch()
+    assert os.stat(f"{place.dest}/model").st_ino == os.stat(spare / "model").st_ino
+    assert os.stat(place.dest).st_mode & 0o777 == 0o755
+
+
 def test_what_a_disk_lies_about_is_found_by_reading_all(place, source):
     place.bring(source)
     with open(f"{place.dest}/big", "r+b") as stream:

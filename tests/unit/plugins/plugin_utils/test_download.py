@@ -9,13 +9,13 @@ import threading
 
 import pytest
 
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _download
+from ansible_collections.torchfleet.cluster.plugins.module_utils._download import DownloadError, file_name
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils._download import (
     CURRENT_SECONDS,
-    DownloadError,
     check_sha256,
     fetch,
     fetch_current,
-    file_name,
     local_file,
 )
 
@@ -25,15 +25,20 @@ URL = "https://example.org/a/Installer%201.sh?x=1"
 
 
 class Server:
-    """Serves `content`, from a byte on where `ranges`; breaks off after `breaks` bytes."""
+    """Serves `content`, from a byte on where `ranges`; breaks off after `breaks` bytes. `tag` is what it is known by."""
 
-    def __init__(self, content=CONTENT, ranges=True, breaks=None):
-        self.content, self.ranges, self.breaks, self.calls = content, ranges, breaks, []
+    def __init__(self, content=CONTENT, ranges=True, breaks=None, tag="", length=None):
+        self.content, self.ranges, self.breaks, self.tag, self.length = content, ranges, breaks, tag, length
+        self.calls = []
 
-    def __call__(self, url, start):
+    def __call__(self, url, headers):
+        start = int(headers.get("Range", "bytes=0-")[len("bytes=") : -1])
         self.calls.append(start)
-        answer = Answer(self.content[start:] if self.ranges else self.content, self.breaks)
-        answer.status = 206 if start and self.ranges else 200
+        if not self.ranges or headers.get("If-Range", self.tag) != self.tag:
+            start = 0
+        answer = Answer(self.content[start:], self.breaks)
+        answer.status = 206 if start else 200
+        answer.headers = {"ETag": self.tag, "Content-Length": str(self.length or len(self.content) - start)}
         return answer
 
 
@@ -101,7 +106,7 @@ def test_a_full_disk_is_named(tmp_path):
 
 
 def test_a_server_out_of_reach_is_named(tmp_path):
-    def refuse(url, start):
+    def refuse(url, headers):
         raise OSError("Name or service not known")
 
     with pytest.raises(DownloadError, match="cannot be reached from this controller"):
@@ -153,3 +158,34 @@ def test_files_of_the_controller(tmp_path):
 
 def test_names():
     assert file_name("https://example.org/") == "download"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "start", "came"),
+    [
+        ({"tag": '"1"'}, {"tag": '"1"'}, 500, len(CONTENT) - 500),
+        ({"tag": '"1"'}, {"tag": '"2"'}, 500, len(CONTENT)),
+        ({"tag": 'W/"1"'}, {"tag": 'W/"1"'}, 0, len(CONTENT)),
+        ({}, {}, 0, len(CONTENT)),
+        ({"tag": '"1"'}, {"tag": '"1"', "ranges": False}, 500, len(CONTENT)),
+    ],
+    ids=["same", "replaced", "weak", "no tag", "no ranges"],
+)
+def test_a_file_without_a_sum_is_continued_where_the_server_knows_it_again(tmp_path, first, second, start, came):
+    with pytest.raises(DownloadError, match="broke off"):
+        fetch_current(URL, tmp_path, Server(b"x" * 500 + CONTENT[500:], breaks=500, **first), 1000.0)
+    server = Server(**second)
+    path, size = fetch_current(URL, tmp_path, server, 1000.0)
+    assert (server.calls, size) == ([start], came)
+    assert path.read_bytes()[500:] == CONTENT[500:]
+
+
+def test_what_has_no_room_is_not_begun(tmp_path, monkeypatch):
+    monkeypatch.setattr(_download, "_copy", None)
+    with pytest.raises(DownloadError, match=r"on this controller has \d+ left: make room, or set torchfleet_cache"):
+        fetch(URL, SUM, tmp_path, Server(length=1 << 60))
+
+
+def test_an_end_that_comes_too_early_is_seen_without_a_sum(tmp_path):
+    with pytest.raises(DownloadError, match=f"after {len(CONTENT)} of {len(CONTENT) + 1} bytes"):
+        fetch_current(URL, tmp_path, Server(length=len(CONTENT) + 1), 1000.0)

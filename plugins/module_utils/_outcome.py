@@ -242,7 +242,8 @@ def judge(plan: LaunchPlan, nodes: Sequence[NodeEnd], stop_reason: str = "") -> 
         return Outcome(False, problems[0], failed[0] if failed else None, tuple(problems))
     if stop_reason.startswith(ENDED_BY):
         ordered = min((node.stop_ordered for node in nodes if node.stop_ordered is not None), default=None)
-        earlier = _before(ordered, failed)
+        # The hang watch aborts a rank for its stack before the nodes are told to stop.
+        earlier = _before(ordered, failed) if by_person(stop_reason) else None
         if earlier is None:
             return Outcome(False, stop_reason, None, tuple(problems))
         sentence = f"{_failure(earlier)}; then {stop_reason}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Container, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ansible_collections.torchfleet.cluster.plugins.module_utils._outcome import how
+from ansible_collections.torchfleet.cluster.plugins.module_utils._outcome import by_person, how
 
 UP = ("running", "starting")
 # The nodes' clocks are not compared here: what lies closer together has no order.
@@ -78,7 +78,7 @@ def _state(told: Mapping[str, Mapping[str, Any]]) -> Tuple[str, str]:
         ended, number, node, end = failed[0]
         first = f"rank {number} on {node}: {how(end.get('code'), end.get('signal'))}"
         ordered = min((float(run["stop_time"]) for run in told.values() if run.get("stop_time")), default=None)
-        if stop and ordered is not None and ended < ordered - CLOCKS:
+        if by_person(stop) and ordered is not None and ended < ordered - CLOCKS:
             stop = f"{first}; then {stop}"
     if any(state in UP for state in states.values()):
         over = [node for node, state in states.items() if state not in UP]

@@ -109,6 +109,16 @@ def test_a_run_in_which_every_rank_ends_well_is_a_success() -> None:
         ),
         pytest.param(
             [
+                node("n1", killed(0, 15, 20.0), stopped=True, stop_ordered=19.9),
+                node("n2", killed(2, 6, 12.0), stop_ordered=19.5),
+            ],
+            "ended by the hang watch after 15 s without progress",
+            "ended by the hang watch after 15 s without progress",
+            None,
+            id="a rank that the hang watch aborted for its stack",
+        ),
+        pytest.param(
+            [
                 node("n1", killed(0, 15, 20.0), killed(1, 15, 20.0), stopped=True, stop_ordered=19.9),
                 node("n2", end(2, 17, 12.0), code=17, stop_ordered=19.5),
             ],

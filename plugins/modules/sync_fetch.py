@@ -150,7 +150,7 @@ def main() -> None:
         fetched = Fetched(folder, params["url"], params["checksum"] or "")
         path = next((place for place in (Path(params["dest"]) / name, done) if fetched.is_at(place)), None)
         if module.check_mode:
-            module.exit_json(changed=False, path=str(path or ""), fetched_bytes=0)
+            module.exit_json(changed=path is None, path=str(path or ""), fetched_bytes=0)
         if path is None:
             path, size = done, fetch(fetched, done, bool(params["checksum"]))
         fetched.keep(path)

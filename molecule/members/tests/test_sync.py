@@ -239,6 +239,10 @@ def test_a_url_is_fetched_once_and_kept_once(lab, hosts, down):
     )
     try:
         url = f"http://{lab.nodes['node4']['torchfleet_address']}:8123/model.bin"
+        checked = lab.playbook("sync", "--check", "--diff", sync_src=url, sync_dest=DEST)
+        assert checked.code == 0, checked.output
+        assert [name for name, count in checked.changed().items() if count] == ["node1"], checked.output
+        assert not hosts["node1"].file("/data/.set.fetched").exists
         if down:
             lab.podman("stop", "--time", "1", f"{lab.prefix}-{down}")
         try:

@@ -29,7 +29,7 @@ options:
     elements: str
     default: []
   index_url:
-    description: Index to use in place of pip's own setting.
+    description: Index to use in place of pip's own setting. A user and a token in it are seen by pip alone.
     type: str
   extra_index_urls:
     description: Further indexes.
@@ -119,7 +119,7 @@ import socket
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.torchfleet.cluster.plugins.module_utils import _files
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _files, _pip
 
 # Run by the environment's own interpreter: pip's copy of packaging knows PEP 440 and PEP 508.
 STATE = """
@@ -187,38 +187,36 @@ def make(module: AnsibleModule, path: str) -> None:
 
 def install(module: AnsibleModule, python: str, packages: list[str], again: bool = False) -> None:
     params = module.params
-    command = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--quiet"]
+    options = ["install", "--no-input", "--disable-pip-version-check", "--quiet"]
     if again:
         # pip keeps what it has built, and would bring it again.
-        command += ["--force-reinstall", "--no-deps", "--no-cache-dir"]
+        options += ["--force-reinstall", "--no-deps", "--no-cache-dir"]
     if params["constraints"]:
         path = os.path.join(params["path"], "tmp", "constraints.txt")
         os.makedirs(os.path.dirname(path), exist_ok=True)
         _files.replace(path, "\n".join(params["constraints"]) + "\n")
-        command += ["--constraint", path]
+        options += ["--constraint", path]
     if not params["build_isolation"]:
-        command.append("--no-build-isolation")
+        options.append("--no-build-isolation")
     if params["no_index"]:
-        command.append("--no-index")
+        options.append("--no-index")
     elif params["index_url"]:
-        command += ["--index-url", params["index_url"]]
+        options += ["--index-url", params["index_url"]]
     for url in params["extra_index_urls"]:
-        command += ["--extra-index-url", url]
+        options += ["--extra-index-url", url]
     for link in params["find_links"]:
-        command += ["--find-links", link]
+        options += ["--find-links", link]
     # A small /tmp is common on servers; pip unpacks gigabytes.
     scratch = os.path.join(params["path"], "tmp")
     os.makedirs(scratch, exist_ok=True)
-    code, out, err = module.run_command([*command, "--", *packages], environ_update={"TMPDIR": scratch})
+    command, data = _pip.command(python, [*options, "--", *packages])
+    code, out, err = module.run_command(command, data=data, environ_update={"TMPDIR": scratch})
     if code:
         lines = [line for line in (out + err).splitlines() if line.strip() and not line.startswith("WARNING")]
         source = f"wheels in {', '.join(params['find_links'])}" if params["no_index"] else "the package index"
         beside = f", beside {', '.join(params['constraints'])}" if params["constraints"] else ""
-        module.fail_json(
-            msg=f"{socket.gethostname()}: {', '.join(packages)} could not be installed from {source}{beside}: "
-            + " ".join(lines[-LAST_WORDS:]),
-            stderr=err,
-        )
+        words = f"{', '.join(packages)} could not be installed from {source}{beside}: {' '.join(lines[-LAST_WORDS:])}"
+        module.fail_json(msg=f"{socket.gethostname()}: {_pip.bare(words)}", stderr=_pip.bare(err))
 
 
 def base_version(module: AnsibleModule) -> str:
@@ -244,6 +242,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    module.no_log_values.update(_pip.secrets(_pip.sources(module.params)))
     path = module.params["path"]
     if not os.path.isabs(path):
         module.fail_json(msg=f"path is {path!r}, wanted an absolute path")

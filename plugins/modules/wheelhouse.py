@@ -59,7 +59,7 @@ options:
     elements: str
     default: ["2.28"]
   index_url:
-    description: Index to use in place of pip's own setting.
+    description: Index to use in place of pip's own setting. A user and a token in it are seen by pip alone.
     type: str
   extra_index_urls:
     description: Further indexes.
@@ -122,7 +122,7 @@ from typing import Any, Dict, List, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.torchfleet.cluster.plugins.module_utils import _files, _wheelhouse
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _files, _pip, _wheelhouse
 
 
 def lacking(module: AnsibleModule, packages: List[str], keep: List[str], folder: str) -> List[str]:
@@ -142,24 +142,24 @@ def lacking(module: AnsibleModule, packages: List[str], keep: List[str], folder:
 
 def pip(module: AnsibleModule, options: List[str], packages: List[str], folder: str) -> None:
     params = module.params
-    command = [params["python"] or sys.executable, "-m", "pip", *options]
-    command += ["--no-input", "--disable-pip-version-check", "--quiet"]
+    options = [*options, "--no-input", "--disable-pip-version-check", "--quiet"]
     if params["index_url"]:
-        command += ["--index-url", params["index_url"]]
+        options += ["--index-url", params["index_url"]]
     for url in params["extra_index_urls"]:
-        command += ["--extra-index-url", url]
+        options += ["--extra-index-url", url]
     for link in [folder, *params["find_links"]]:
-        command += ["--find-links", link]
+        options += ["--find-links", link]
     # A small /tmp is common on servers.
-    code, out, err = module.run_command([*command, "--", *packages], environ_update={"TMPDIR": params["path"]})
+    command, data = _pip.command(params["python"] or sys.executable, [*options, "--", *packages])
+    code, out, err = module.run_command(command, data=data, environ_update={"TMPDIR": params["path"]})
     if code:
         where = socket.gethostname() if params["python"] else "this controller"
         beside = f" beside {', '.join(params['keep'])}" if params["keep"] else ""
-        module.fail_json(
-            msg=f"{', '.join(packages)} could not be collected on {where}{beside} for Python "
-            f"{params['python_version']}: {_wheelhouse.last_words(out + err)}",
-            stderr=err,
+        words = (
+            f"{', '.join(packages)} could not be collected on {where}{beside} for Python "
+            f"{params['python_version']}: {_wheelhouse.last_words(out + err)}"
         )
+        module.fail_json(msg=_pip.bare(words), stderr=_pip.bare(err))
 
 
 def size_of(folder: str) -> Tuple[int, int]:
@@ -186,13 +186,14 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
+    module.no_log_values.update(_pip.secrets(_pip.sources(params)))
     glibc = _wheelhouse.oldest(params["glibc"])
     try:
         target = _wheelhouse.pip_target(params["python_version"], params["machine"], glibc)
     except ValueError as error:
         module.fail_json(msg=f"python_version: {error}")
     names = ("packages", "sources", "machine", "index_url", "extra_index_urls", "find_links")
-    wanted: Dict[str, Any] = {name: params[name] for name in names}
+    wanted: Dict[str, Any] = json.loads(_pip.bare(json.dumps({name: params[name] for name in names})))
     wanted.update(python=target[2], glibc=glibc)
     folder = os.path.join(params["path"], _wheelhouse.key_of(wanted))
     there = os.path.exists(os.path.join(folder, _wheelhouse.WANTED))

@@ -259,3 +259,53 @@ def test_what_is_there_is_not_collected_for_others(
 def test_an_interpreter_that_is_yet_to_come_is_no_failure_in_check_mode(call: Any, tmp_path: Path) -> None:
     looked = call(tmp_path / "new", "tinynet==1.0", check=True, python=str(tmp_path / "conda/bin/python"))
     assert (looked["changed"], looked["can_make"], looked["base_version"]) == (True, False, "")
+
+
+@pytest.mark.parametrize("module", [python_env, wheelhouse])
+@pytest.mark.parametrize("where", ["index_url", "extra_index_urls", "find_links"])
+def test_a_token_is_seen_by_pip_alone(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    venv: Path,
+    tmp_path: Path,
+    module: Any,
+    where: str,
+) -> None:
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    url = "http://user:t0k3n@127.0.0.1:9/simple"
+    python, calls = venv / "bin" / "python", tmp_path / "calls"
+    real = python.resolve()
+    python.unlink()
+    python.write_text(f'#!/bin/bash\necho "$@" >> {calls}\nexec -a {venv}/bin/python3 {real} "$@"\n')
+    python.chmod(0o755)
+    own = {"path": str(venv)}
+    if module is wheelhouse:
+        own = {"path": str(tmp_path / "wheels"), "python": str(python), "python_version": "3.11"}
+    params = {**own, "packages": ["tinynet==1.0"], where: url if where == "index_url" else [url]}
+    with patch_module_args(params), pytest.raises(SystemExit):
+        module.main()
+    answer = capsys.readouterr().out
+    assert json.loads(answer)["failed"] and "tinynet==1.0 could not be" in answer
+    assert "runpy" in calls.read_text() and "@" not in calls.read_text()
+    assert "t0k3n" not in answer
+
+
+def test_a_wheelhouse_does_not_keep_the_token(
+    capsys: pytest.CaptureFixture[str], wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    folders = []
+    for token in ("t0k3n", "another"):
+        params = {
+            "path": str(tmp_path),
+            "packages": ["tinynet==1.0"],
+            "python_version": "3.11",
+            "index_url": f"file://{wheels}/none",
+            "find_links": [str(wheels), f"http://{token}@127.0.0.1:9/wheels"],
+        }
+        with patch_module_args(params), pytest.raises(SystemExit):
+            wheelhouse.main()
+        folders.append(json.loads(capsys.readouterr().out)["folder"])
+    assert folders[0] == folders[1]
+    assert '"http://127.0.0.1:9/wheels"' in (Path(folders[0]) / "WANTED.json").read_text()

@@ -210,3 +210,21 @@ def test_pip_does_not_replace_the_torch_of_conda(lab, hosts, options, place):
     for host in hosts.values():
         version = host.check_output(f"cd / && {VENV}/bin/python -c 'import torch; print(torch.__version__)'")
         assert version.startswith("2.13.0")
+
+
+def test_a_first_node_without_conda_keeps_its_own_python(lab, hosts, options, tmp_path):
+    """The list is made by the first that has conda."""
+    for host in hosts.values():
+        host.check_output(f"rm -rf {PREFIX}* {VENV}")
+    variables = {name: value for name, value in options.items() if name != "conda_enabled"}
+    variables["inventory"] = lab.inventory_of(*hosts, node1={"conda_enabled": False}, node2={"conda_enabled": True})
+    variables |= {"torchfleet_venv": VENV, "pytorch_packages": ["six==1.17.0"], "pytorch_verify": False}
+    lock = tmp_path / "conda.lock"
+    for _again in range(2):
+        done, _words = conda(lab, tags="conda,pytorch", **{**variables, "conda_lock": str(lock)})
+        assert done.code == 0, done.output
+    assert set(done.changed().values()) == {0}
+    assert "/python-3.12.7-h0_0_cpython.conda#" in lock.read_text(encoding="utf-8")
+    for host in hosts.values():
+        host.check_output(f"{VENV}/bin/python -c 'import six'")
+    assert [host.file(f"{PREFIX}/envs/torchfleet/bin/python").exists for host in hosts.values()] == [False, True]

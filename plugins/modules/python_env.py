@@ -124,7 +124,9 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils import _files, 
 # Run by the environment's own interpreter: pip's copy of packaging knows PEP 440 and PEP 508.
 STATE = """
 import importlib.metadata, json, sys
+path = sys.path[:]
 from pip._vendor.packaging.requirements import InvalidRequirement, Requirement
+sys.path[:] = path  # where Debian 11's pip puts what it is made of first
 found, missing, bad = {}, [], []
 for text in json.loads(sys.argv[1]):
     try:

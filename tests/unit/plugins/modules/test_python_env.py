@@ -261,6 +261,17 @@ def test_an_interpreter_that_is_yet_to_come_is_no_failure_in_check_mode(call: An
     assert (looked["changed"], looked["can_make"], looked["base_version"]) == (True, False, "")
 
 
+def test_what_pip_itself_is_made_of_is_not_what_is_installed(call: Any, venv: Path, wheels: Path) -> None:
+    """As Debian 11's pip does, which has six and requests in wheels of its own."""
+    call(venv, "tinynet==1.1")
+    (init,) = venv.glob("lib/python3*/site-packages/pip/_vendor/__init__.py")
+    text = f"{init.read_text()}\nimport sys\nsys.path.insert(0, '{wheels}/tinynet-1.0-py3-none-any.whl')\n"
+    init.unlink()  # a link to that of all tests
+    init.write_text(text)
+    looked = call(venv, "tinynet==1.1", check=True)
+    assert (looked["changed"], looked["versions"]) == (False, {"tinynet": "1.1+cpu"})
+
+
 @pytest.mark.parametrize("module", [python_env, wheelhouse])
 @pytest.mark.parametrize("where", ["index_url", "extra_index_urls", "find_links"])
 def test_a_token_is_seen_by_pip_alone(

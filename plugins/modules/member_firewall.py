@@ -35,6 +35,18 @@ options:
     description: Take openings of this collection back for addresses that are not in O(members).
     type: bool
     default: true
+  known:
+    description:
+      - Host names of members all of whose addresses are in O(members). What the node's C(/etc/hosts) and O(user)'s
+        C(authorized_keys) hold of them besides is where they were before, and is let in no longer, also without
+        O(prune).
+    type: list
+    elements: str
+    default: []
+  user:
+    description: The training user.
+    type: str
+    default: root
 extends_documentation_fragment:
   - ansible.builtin.action_common_attributes
 attributes:
@@ -78,12 +90,13 @@ members:
 """
 
 import os
+import pwd
 import socket
-from typing import Any, Dict, FrozenSet, List, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.torchfleet.cluster.plugins.module_utils import _files
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _files, _retire
 from ansible_collections.torchfleet.cluster.plugins.module_utils import _member_firewall as fw
 
 SCRIPT = "/etc/torchfleet/firewall.nft"
@@ -113,9 +126,21 @@ class Node:
         return self.ask("systemctl", "is-active", "--quiet", unit)[0] == 0
 
 
-def wanted_opening(now: Any, params: Dict[str, Any]) -> fw.Opening:
+def noted(names: Iterable[str], user: str) -> Set[str]:
+    """The addresses of these members alone, as the last provision noted them on the node."""
+    try:
+        home = pwd.getpwnam(user).pw_dir
+    except KeyError:  # role ssh_trust says so
+        home = "/nonexistent"
+    keys = _files.read(os.path.join(home, ".ssh", "authorized_keys"))
+    members = _retire.addresses(_files.read("/etc/hosts"), keys)
+    return {one for name in names for one in _retire.of_it_alone(members, name)}
+
+
+def wanted_opening(now: FrozenSet[str], params: Dict[str, Any]) -> fw.Opening:
     members = fw.addresses(params["members"])
-    return fw.Opening(members if params["prune"] else members | now, tuple(params["ports"]))
+    kept = frozenset() if params["prune"] else now - noted(params["known"], params["user"])
+    return fw.Opening(members | kept, tuple(params["ports"]))
 
 
 def do_firewalld(node: Node, params: Dict[str, Any]) -> Tuple[List[str], str, str]:
@@ -244,6 +269,8 @@ def main() -> None:
             "members": {"type": "list", "elements": "str"},
             "ports": {"type": "list", "elements": "str", "default": []},
             "prune": {"type": "bool", "default": True},
+            "known": {"type": "list", "elements": "str", "default": []},
+            "user": {"type": "str", "default": "root"},
         },
         required_if=[("state", "present", ["members"])],
         supports_check_mode=True,

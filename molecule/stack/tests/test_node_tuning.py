@@ -25,8 +25,8 @@ def controller(lab):
     return lab.nodes["node1"]["ansible_host"].rpartition(".")[0] + ".1"
 
 
-def tune(lab, **variables):
-    done = lab.playbook("provision", "-t", "node_tuning", **variables)
+def tune(lab, *options, **variables):
+    done = lab.playbook("provision", "-t", "node_tuning", *options, **variables)
     assert done.code == 0, done.output
     return done
 
@@ -58,6 +58,9 @@ def test_limits_hold_in_sessions_and_units(lab, hosts):
         host.run_test("useradd -m limited 2>/dev/null; true")
         for shell in ("runuser -l limited -c", "su - limited -c", "systemd-run -q --wait --pipe sh -c"):
             assert host.check_output(f"{shell} 'ulimit -Hn; ulimit -Hl'").split() == [wanted, "1024"]
+    for one, other in (("node1", "node2"), ("node2", "node1")):
+        session = hosts[one].check_output(f"ssh -n -o BatchMode=yes {other} 'ulimit -Hn; ulimit -Hl'")
+        assert session.split() == [wanted, "1024"]
     assert set(tune(lab, node_tuning_nofile=wanted, node_tuning_memlock="1m").changed().values()) == {0}
     tune(lab)
 
@@ -102,6 +105,35 @@ def test_nftables_opens_to_members(lab, hosts, nftables):
         nftables.run_test(f"systemctl {action} nftables")
         assert nftables.check_output("nft list ruleset").count("torchfleet") == 1
     assert "policy drop" in nftables.check_output("nft list ruleset")
+
+
+def test_a_newcomer_gets_in_with_limit(lab, hosts, nftables):
+    address, peer = lab.nodes["node1"]["torchfleet_address"], hosts["node2"]
+    assert not is_open(peer, address, 29501)
+    tune(lab, "--limit", "node2")
+    assert is_open(peer, address, 29501)
+
+
+def test_a_moved_node_is_let_in_from_where_it_is_alone(lab, hosts, nftables):
+    """With --limit, and what node1 has noted of node2, and lets in, is another address."""
+    address, peer, now = (
+        lab.nodes["node1"]["torchfleet_address"],
+        hosts["node2"],
+        lab.nodes["node2"]["torchfleet_address"],
+    )
+    former = now.rpartition(".")[0] + ".77"
+    tune(lab, inventory=lab.inventory_of(*hosts, node2={"torchfleet_address": former}))
+    opened = ("nft list ruleset", "cat /etc/torchfleet/firewall.nft")
+    nftables.check_output(f"cp /etc/hosts /root/hosts && sed 's/^{now}\\b/{former}/' /root/hosts > /etc/hosts")
+    try:
+        for where in opened:
+            assert former in nftables.check_output(where)
+        tune(lab, "--limit", "node2")
+        for where in opened:
+            assert former not in nftables.check_output(where)
+        assert is_open(peer, address, 29501)
+    finally:
+        nftables.check_output("cat /root/hosts > /etc/hosts")
 
 
 def test_nftables_opens_the_wanted_ports_alone(lab, hosts, nftables):

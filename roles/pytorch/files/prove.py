@@ -46,8 +46,8 @@ def foreign_libraries():
 
 
 def companions():
-    """Versions of what belongs to torch; one that does not load is a failure of the proof."""
-    found = {}
+    """Versions of torch and what belongs to it; what does not load is a failure of the proof."""
+    found = {"torch": torch.__version__}
     for name in ("torchvision", "torchaudio"):
         if not importlib.util.find_spec(name):
             continue
@@ -95,7 +95,7 @@ def main():
                 "backend": backend,
                 "world_size": world,
                 "foreign": foreign_libraries(),
-                **found,
+                "versions": ", ".join(f"{name} {version}" for name, version in found.items()),
             }
         )
     )

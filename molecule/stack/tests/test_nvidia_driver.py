@@ -88,6 +88,26 @@ def test_the_installer_is_silent_and_runs_once(lab, hosts, tmp_path):
         assert "--silent" in call and "--no-questions" in call
 
 
+def test_headers_that_no_repository_has_are_missed_before_the_driver(lab, hosts, tmp_path):
+    """The lab's kernel is not Debian's."""
+    kernel = hosts["node1"].check_output("uname -r")
+    installer = stand_ins.write(tmp_path / "NVIDIA-Linux-x86_64.run", stand_ins.DRIVER + "# not that of before\n")
+    for host in hosts.values():
+        host.check_output("rm -f /var/lib/driver-stand-in")
+        stand_ins.driver(host, "470.256.02")
+    try:
+        done, words = driver(lab, nvidia_driver_method="run", nvidia_driver_installer=installer)
+    finally:
+        for host in hosts.values():
+            stand_ins.driver(host, None)
+    assert done.code != 0
+    assert f"linux-headers-{kernel}" in words
+    assert f"the headers of the running kernel {kernel}: upgrade the kernel and reboot into it, or install" in words
+    assert set(done.changed().values()) == {0}
+    for host in hosts.values():
+        assert not host.file("/var/lib/driver-stand-in").exists
+
+
 @pytest.mark.parametrize(
     ("variables", "words"),
     [

@@ -1,4 +1,4 @@
-"""Names and trust on three Debian releases, with other users and ports than root and 22."""
+"""Three Debian releases, with other users and ports than root and 22: names, trust, limits, firewalls, compilers, environments."""
 
 from __future__ import annotations
 
@@ -58,3 +58,61 @@ def test_sshd_kept_its_port_and_took_the_limit(lab, hosts):
 
 def test_a_link_is_shaped(hosts):
     assert "rate 200Mbit" in hosts["eleven"].check_output("/sbin/tc qdisc show dev eth1")
+
+
+NFTABLES = """\
+flush ruleset
+table inet filter {
+  chain input {
+    type filter hook input priority filter; policy drop;
+    iif lo accept
+    ct state established,related accept
+    ip saddr CONTROLLER accept
+  }
+}
+"""
+
+
+def test_limits_hold_in_ssh_sessions(lab, hosts):
+    for one, other in itertools.permutations(NODES, 2):
+        assert as_user(lab, hosts[one], one, f"ssh -n -o BatchMode=yes {other} ulimit -Hn") == "4096"
+    for host in hosts.values():
+        assert host.check_output("df --output=size -BM /dev/shm | tail -1").strip() == "96M"
+
+
+def test_each_node_has_its_release_s_own_gcc(hosts):
+    for (name, host), major in zip(hosts.items(), ("10", "12", "14")):
+        compiler = host.check_output("sh -c '. /etc/torchfleet/build.env && $CXX -dumpversion'")
+        assert compiler == major, name
+
+
+def test_each_node_has_an_environment_of_its_own_python(hosts):
+    for name, version in NODES.items():
+        ask = "import numpy, six, sys; print(numpy.ones(3).sum(), six.__version__, sys.version.split()[0])"
+        answer = hosts[name].check_output(f"/opt/torchfleet/venv/bin/python -c '{ask}'")
+        assert answer.startswith(f"3.0 1.17.0 {version}.")
+
+
+def test_nftables_of_each_release_opens_to_members(lab, hosts):
+    controller = lab.nodes["eleven"]["ansible_host"].rpartition(".")[0] + ".1"
+
+    def reached(name):
+        """A closed port answers with a reset where the firewall lets one through; a dropped packet never does."""
+        peer = hosts[{"eleven": "twelve", "twelve": "thirteen", "thirteen": "eleven"}[name]]
+        return (
+            "refused"
+            in peer.run(f"timeout 3 bash -c '</dev/tcp/{lab.nodes[name]['torchfleet_address']}/29501' 2>&1").stdout
+        )
+
+    for host in hosts.values():
+        host.check_output("sh -c 'apt-get -qq update && apt-get -qq install -y --no-install-recommends nftables'")
+        host.check_output(f"cat > /etc/nftables.conf <<'E'\n{NFTABLES.replace('CONTROLLER', controller)}E")
+        host.check_output("systemctl enable nftables && systemctl restart nftables")
+    assert not any(map(reached, NODES))
+    done = lab.playbook("provision", "-t", "node_tuning")
+    assert done.code == 0, done.output
+    assert all(map(reached, NODES))
+    assert set(lab.playbook("provision", "-t", "node_tuning").changed().values()) == {0}
+    for host in hosts.values():
+        host.check_output("systemctl restart nftables")
+    assert all(map(reached, NODES))

@@ -31,8 +31,8 @@ def test_users_and_tokens_are_left_out(text: str, bare: str, secrets: list[str])
 
 
 def test_extra_indexes_add_to_those_of_pip_s_own_setting(tmp_path: Path) -> None:
-    options = ["download", "--dest", str(tmp_path), "--index-url", "file:///none/1", "--extra-index-url", "file:///none/3"]
-    command, data = _pip.command(sys.executable, [*options, "--", "no-such-package"])
+    indexes = ["--index-url", "file:///none/1", "--extra-index-url", "file:///none/3"]
+    command, data = _pip.command(sys.executable, ["download", "--dest", str(tmp_path), *indexes, "no-such-package"])
     environment = {**os.environ, "PIP_CONFIG_FILE": "/dev/null", "PIP_EXTRA_INDEX_URL": "file:///none/2"}
     done = subprocess.run(command, input=data, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 1

@@ -73,6 +73,7 @@ def main():
         for rank in range(world):
             pid = os.fork()
             if pid == 0:
+                os.dup2(2, 1)  # the line of JSON stands alone: gloo of torch 2.8 prints to where it goes
                 code = 1
                 try:
                     rank_main(rank, world, os.path.join(folder, "store"), backend)

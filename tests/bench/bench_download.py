@@ -68,8 +68,9 @@ def packages() -> str:
         for name, one in sorted(found.items())
     ]
     return (
-        "Packages that all nodes of a lab lack, from a repository and a channel by HTTP that count what they are asked for: as one node "
-        "fetches\nfor all (`once`), or every node for itself. A second provision asks for nothing.\n\n"
+        "Packages that all nodes of a lab lack, from a repository and a channel by HTTP that count what they are asked for, and wheels "
+        "from an\nindex that one node alone can reach: as one node fetches for all (`once`), or every node for itself. A second provision "
+        "asks for nothing.\n\n"
         "| packages of | nodes | files fetched | MiB |\n| --- | --- | --- | --- |\n" + "\n".join(rows) + "\n"
     )
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 import stand_ins
+from lab import keep
 
 # A set whose Python is not Debian 12's.
 SET = {"set": "torch-2.13-cpu", "python": "3.11"}
@@ -61,7 +64,9 @@ def test_torch_from_a_wheelhouse_with_the_network_cut(lab, hosts, cache):
 def test_one_node_fetches_for_all(lab, hosts):
     """The others know no index and have no way out; what the first one gathered reaches them."""
     for host in hosts.values():
-        host.run_test("rm -rf /opt/torchfleet; rm -rf /root/.cache/pip")
+        host.run_test(
+            "rm -rf /opt/torchfleet /root/.cache/pip; dpkg --purge python3-venv python3.11-venv; apt-get clean"
+        )
     options = {"torchfleet_stack": {"torch": "2.13.0"}, "pytorch_fetch": "once"}
     with cut_off(lab, {name: host for name, host in hosts.items() if name != "node1"}):
         done, _words = provision(lab, **options)
@@ -69,6 +74,12 @@ def test_one_node_fetches_for_all(lab, hosts):
         for host in hosts.values():
             assert host.check_output(f"{PYTHON} -c 'import torch; print(torch.__version__)'").startswith("2.13.0")
         assert not hosts["node1"].file("/opt/torchfleet/wheelhouse.collected").exists
+        # What node1 has fetched, which is all that anybody could.
+        sizes = hosts["node1"].check_output("find -L /opt/torchfleet/wheelhouse -name '*.whl' -printf '%s\\n'").split()
+        keep(
+            "downloads.json",
+            {"wheels: once": {"nodes": len(hosts), "files": len(sizes), "bytes": sum(map(int, sizes))}},
+        )
         done, _words = provision(lab, **options)
         assert set(done.changed().values()) == {0}
         done, words = provision(lab, **{**options, "pytorch_fetch": "each"}, pytorch_extra_packages=["six==1.17.0"])
@@ -100,11 +111,16 @@ def test_no_internet_and_no_wheelhouse(lab, hosts):
     assert "six==1.17.0 could not be installed from the package index" in words
 
 
-def test_a_named_set_from_an_index_whose_files_are_fetched_once(lab, hosts, cache, tmp_path):
+def test_a_named_set_from_an_index_whose_files_are_fetched_once(lab, hosts, cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+    # Without it pip leaves out an index that has no https.
+    monkeypatch.setenv("PIP_TRUSTED_HOST", stand_ins.address_of(lab))
     (wheel,) = cache.rglob("torch-2.13.0*.whl")
+    # A build number, by which pip prefers it to the same version elsewhere.
+    name = wheel.name.replace("-cp", "-1-cp", 1)
     (tmp_path / "cpu" / "torch").mkdir(parents=True)
-    shutil.copy(wheel, tmp_path / "cpu" / "torch")
-    link = f'<a href="{wheel.name}">{wheel.name}</a>'
+    shutil.copy(wheel, tmp_path / "cpu" / "torch" / name)
+    link = f'<a href="{name}">{name}</a>'
     (tmp_path / "cpu" / "torch" / "index.html").write_text(link, encoding="utf-8")
     for host in hosts.values():
         host.run_test("rm -rf /opt/torchfleet/venv")
@@ -117,7 +133,7 @@ def test_a_named_set_from_an_index_whose_files_are_fetched_once(lab, hosts, cach
             pytorch_wheelhouse_cache=str(tmp_path / "wheels"),
         )
         assert done.code == 0, done.output
-    assert stand_ins.asked(".whl") in ([wheel.name], [])
+    assert list(map(unquote, stand_ins.asked(".whl"))) == [name]
     for host in hosts.values():
         proof = host.check_output(f"{PYTHON} -c 'import torch; print(torch.__version__)'")
         assert proof == "2.13.0+cpu"
@@ -152,8 +168,31 @@ def test_what_cannot_be_is_refused_before_anything_is_installed(lab, stack, word
     assert set(done.changed().values()) == {0}
 
 
-def test_the_proof_names_what_it_loaded(hosts):
+ELSEWHERE = "/tmp/elsewhere/libcudart.so.12"
+
+
+@pytest.mark.parametrize(("environment", "foreign"), [("", []), (f"LD_PRELOAD={ELSEWHERE}", [ELSEWHERE])])
+def test_the_proof_names_what_it_loaded(hosts, environment, foreign):
+    host = hosts["node1"]
     proof = (Path(__file__).resolve().parents[3] / "roles/pytorch/files/prove.py").read_text(encoding="utf-8")
-    hosts["node1"].run_test(f"cat > /tmp/prove.py <<'PROOF'\n{proof}\nPROOF")
-    answer = json.loads(hosts["node1"].check_output(f"{PYTHON} -I /tmp/prove.py"))
-    assert answer["foreign"] == []
+    host.check_output(f"cat > /tmp/prove.py <<'PROOF'\n{proof}\nPROOF")
+    # Any library will do: it is its name and place that tell.
+    host.check_output(f"mkdir -p /tmp/elsewhere && cp /lib/x86_64-linux-gnu/libutil.so.1 {ELSEWHERE}")
+    assert json.loads(host.check_output(f"{environment} {PYTHON} -I /tmp/prove.py"))["foreign"] == foreign
+
+
+def test_company_that_differs_between_the_nodes_is_named(lab, hosts):
+    """A module of torchaudio's name, of another version on each node."""
+    place = "/opt/torchfleet/venv/lib/python3.11/site-packages/torchaudio.py"
+    for version, host in zip(("2.11.0", "2.10.0"), hosts.values()):
+        host.check_output(f"echo '__version__ = \"{version}\"' > {place}")
+    try:
+        done, words = provision(lab)
+    finally:
+        for host in hosts.values():
+            host.check_output(f"rm {place}")
+    assert done.code != 0
+    assert re.search(
+        r"node2 has torch 2\.13\.0\S*, torchaudio 2\.10\.0; node1 has torch 2\.13\.0\S*, torchaudio 2\.11\.0: pin",
+        words,
+    )

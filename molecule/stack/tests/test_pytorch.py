@@ -196,3 +196,11 @@ def test_company_that_differs_between_the_nodes_is_named(lab, hosts):
         r"node2 has torch 2\.13\.0\S*, torchaudio 2\.10\.0; node1 has torch 2\.13\.0\S*, torchaudio 2\.11\.0: pin",
         words,
     )
+
+
+def test_a_node_that_brings_its_own_torch_is_left_out(lab):
+    """pytorch_enabled: false on the first, whom the others are then not compared with."""
+    inventory = lab.inventory_of("node1", "node2", node1={"pytorch_enabled": False})
+    done = provision(lab, inventory=inventory)
+    assert done.code == 0, done.output
+    assert set(done.changed().values()) == {0}

@@ -201,6 +201,6 @@ def test_company_that_differs_between_the_nodes_is_named(lab, hosts):
 def test_a_node_that_brings_its_own_torch_is_left_out(lab):
     """pytorch_enabled: false on the first, whom the others are then not compared with."""
     inventory = lab.inventory_of("node1", "node2", node1={"pytorch_enabled": False})
-    done = provision(lab, inventory=inventory)
+    done, _words = provision(lab, inventory=inventory, pytorch_packages=["torch"])
     assert done.code == 0, done.output
     assert set(done.changed().values()) == {0}

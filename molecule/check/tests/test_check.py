@@ -130,6 +130,7 @@ FAULTS = {
         "firewall-port",
         r"node1: the firewall has a rule on the master port 29500: .*tcp dport 29500 drop",
         r"take the rule out, or set torchfleet_master_port",
+        severity="warn",
     ),
     "address gone": on(
         "node3",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import time
 import uuid
@@ -128,9 +129,13 @@ def shown_env(env: Mapping[str, str], secret: tuple[str, ...]) -> dict[str, str]
     return {**env, **dict.fromkeys(secret, "********")}
 
 
+# What torch puts before each line of a traceback that nobody caught, once there is a process group.
+RANK_MARK = re.compile(r"^\[rank\d+\]: ?")
+
+
 def last_exception(path: Path) -> str:
     """What the last traceback in a log's end comes to, as Python prints it; empty where there is none."""
-    lines = last_lines(path, 500)
+    lines = [RANK_MARK.sub("", line) for line in last_lines(path, 500)]
     starts = [number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line]
     if not starts:
         return ""

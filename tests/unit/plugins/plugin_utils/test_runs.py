@@ -111,6 +111,11 @@ def test_there_may_be_no_log(tmp_path: Path) -> None:
             "torch.OutOfMemoryError: CUDA out of memory.",
         ),
         ("Traceback (most recent call last):\n  File x\n", ""),
+        (
+            '[rank1]: Traceback (most recent call last):\n[rank1]:   File "t.py", line 3, in <module>\n[rank1]:     main()\n'
+            "[rank1]: ValueError: boom\n",
+            "ValueError: boom",
+        ),
     ],
 )
 def test_the_last_traceback_comes_to_its_exception(tmp_path: Path, text: str, exception: str) -> None:

@@ -10,11 +10,13 @@ Runs on nodes: Python 3.8, standard library.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import NamedTuple, Optional
 
+from ansible_collections.torchfleet.cluster.plugins.module_utils._system import listening_inodes
+
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
-LISTENS = "0A"  # the state in these tables
 
 
 class Holder(NamedTuple):
@@ -32,14 +34,8 @@ def port_holder(port: int) -> Optional[Holder]:
     """None where nobody listens, or where whoever does is not to be seen (another user's, without root)."""
     inodes = set()
     for table in TABLES:
-        try:
-            with open(table, encoding="ascii") as stream:
-                for line in stream.readlines()[1:]:
-                    fields = line.split()
-                    if int(fields[1].rpartition(":")[2], 16) == port and fields[3] == LISTENS:
-                        inodes.add(f"socket:[{fields[9]}]")
-        except OSError:
-            continue
+        with contextlib.suppress(OSError), open(table, encoding="ascii") as stream:
+            inodes.update(f"socket:[{inode}]" for inode in listening_inodes(stream.read(), port))
     if not inodes:
         return None
     for pid in filter(str.isdigit, os.listdir("/proc")):

@@ -22,6 +22,20 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 
 
+# A node's own firewall with a closed way in.
+NFTABLES = """\
+flush ruleset
+table inet filter {
+  chain input {
+    type filter hook input priority filter; policy drop;
+    iif lo accept
+    ct state established,related accept
+    ip saddr CONTROLLER accept
+  }
+}
+"""
+
+
 @dataclass(frozen=True)
 class Done:
     """A finished playbook run."""
@@ -58,6 +72,15 @@ class Lab:
         self.inventory = yaml.safe_load((self.folder / "hosts.yml").read_text(encoding="utf-8"))
         self.nodes: dict[str, dict[str, Any]] = self.inventory["train"]["hosts"]
         self.prefix = os.environ.get("TORCHFLEET_LAB_PREFIX", f"tfm-{scenario}")
+
+    @property
+    def controller(self) -> str:
+        """Its address as the nodes see it: the gateway of the network on which it manages them."""
+        return str(next(iter(self.nodes.values()))["ansible_host"]).rpartition(".")[0] + ".1"
+
+    def closed_firewall(self, way: str = "tcp dport 22") -> str:
+        """/etc/nftables.conf of a node that lets in nobody but the controller, and that one by this way."""
+        return NFTABLES.replace("CONTROLLER accept", " ".join(filter(None, (self.controller, way, "accept"))))
 
     def host(self, name: str) -> Any:
         """The node by testinfra, over ssh with the lab's own key and host keys, as root."""

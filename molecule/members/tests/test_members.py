@@ -38,17 +38,6 @@ RENDER = """
       vars:
         torchfleet_python: /bin/true
 """
-NFTABLES = """\
-flush ruleset
-table inet filter {
-  chain input {
-    type filter hook input priority filter; policy drop;
-    iif lo accept
-    ct state established,related accept
-    ip saddr CONTROLLER tcp dport 22 accept
-  }
-}
-"""
 THREE = ("node1", "node2", "node3")
 
 
@@ -128,9 +117,8 @@ def test_a_newcomer_comes_in_with_limit(lab, hosts, render):
 
 def closed(lab, host):
     """A firewall of its own, which lets in nobody but the controller."""
-    controller = lab.nodes["node1"]["ansible_host"].rpartition(".")[0] + ".1"
     host.run_test("apt-get -qq update && apt-get -qq install -y --no-install-recommends nftables")
-    host.run_test(f"cat > /etc/nftables.conf <<'E'\n{NFTABLES.replace('CONTROLLER', controller)}E")
+    host.run_test(f"cat > /etc/nftables.conf <<'E'\n{lab.closed_firewall()}E")
     host.run_test("systemctl enable nftables && systemctl restart nftables")
 
 

@@ -60,19 +60,6 @@ def test_a_link_is_shaped(hosts):
     assert "rate 200Mbit" in hosts["eleven"].check_output("/sbin/tc qdisc show dev eth1")
 
 
-NFTABLES = """\
-flush ruleset
-table inet filter {
-  chain input {
-    type filter hook input priority filter; policy drop;
-    iif lo accept
-    ct state established,related accept
-    ip saddr CONTROLLER accept
-  }
-}
-"""
-
-
 def test_limits_hold_in_ssh_sessions(lab, hosts):
     for one, other in itertools.permutations(NODES, 2):
         assert as_user(lab, hosts[one], one, f"ssh -n -o BatchMode=yes {other} ulimit -Hn") == "4096"
@@ -94,7 +81,6 @@ def test_each_node_has_an_environment_of_its_own_python(hosts):
 
 
 def test_nftables_of_each_release_opens_to_members(lab, hosts):
-    controller = lab.nodes["eleven"]["ansible_host"].rpartition(".")[0] + ".1"
 
     def reached(name):
         """A closed port answers with a reset where the firewall lets one through; a dropped packet never does."""
@@ -106,7 +92,7 @@ def test_nftables_of_each_release_opens_to_members(lab, hosts):
 
     for host in hosts.values():
         host.check_output("sh -c 'apt-get -qq update && apt-get -qq install -y --no-install-recommends nftables'")
-        host.check_output(f"cat > /etc/nftables.conf <<'E'\n{NFTABLES.replace('CONTROLLER', controller)}E")
+        host.check_output(f"cat > /etc/nftables.conf <<'E'\n{lab.closed_firewall('')}E")
         host.check_output("systemctl enable nftables && systemctl restart nftables")
     assert not any(map(reached, NODES))
     done = lab.playbook("provision", "-t", "node_tuning")

@@ -8,21 +8,6 @@ import socket
 import pytest
 
 RENDEZVOUS = 29500
-NFTABLES = """\
-flush ruleset
-table inet filter {
-  chain input {
-    type filter hook input priority filter; policy drop;
-    iif lo accept
-    ct state established,related accept
-    ip saddr CONTROLLER tcp dport 22 accept
-  }
-}
-"""
-
-
-def controller(lab):
-    return lab.nodes["node1"]["ansible_host"].rpartition(".")[0] + ".1"
 
 
 def tune(lab, *options, **variables):
@@ -35,7 +20,7 @@ def tune(lab, *options, **variables):
 def nftables(lab, hosts):
     host = hosts["node1"]
     host.run_test("apt-get -qq update && apt-get -qq install -y --no-install-recommends nftables netcat-openbsd")
-    host.run_test(f"cat > /etc/nftables.conf <<'E'\n{NFTABLES.replace('CONTROLLER', controller(lab))}E")
+    host.run_test(f"cat > /etc/nftables.conf <<'E'\n{lab.closed_firewall()}E")
     host.run_test("rm -rf /etc/systemd/system/nftables.service.d; systemctl daemon-reload")
     host.run_test("systemctl enable nftables && systemctl restart nftables")
     yield host
@@ -46,7 +31,7 @@ def nftables(lab, hosts):
 def ufw(lab, hosts):
     host = hosts["node2"]
     host.run_test("apt-get -qq update && apt-get -qq install -y --no-install-recommends ufw netcat-openbsd")
-    host.run_test(f"ufw allow from {controller(lab)} to any port 22 proto tcp && ufw --force enable")
+    host.run_test(f"ufw allow from {lab.controller} to any port 22 proto tcp && ufw --force enable")
     yield host
     host.run_test("ufw --force disable; ufw --force reset")
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Set
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._system import listening_inodes
 
@@ -32,7 +32,7 @@ class Holder(NamedTuple):
 
 def port_holder(port: int) -> Optional[Holder]:
     """None where nobody listens, or where whoever does is not to be seen (another user's, without root)."""
-    inodes = set()
+    inodes: Set[str] = set()
     for table in TABLES:
         with contextlib.suppress(OSError), open(table, encoding="ascii") as stream:
             inodes.update(f"socket:[{inode}]" for inode in listening_inodes(stream.read(), port))

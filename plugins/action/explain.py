@@ -16,6 +16,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._findings import finding_to_dict
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _logs
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._failure import as_result
 
 
 def _unprobed(text: str) -> Any:
@@ -32,6 +33,7 @@ def _unprobed(text: str) -> Any:
 class ActionModule(ActionBase):
     _supports_check_mode = True
 
+    @as_result
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         _rest, args = self.validate_argument_spec(

@@ -13,12 +13,14 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _report
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._failure import as_result
 
 
 class ActionModule(ActionBase):
     _requires_connection = False
     _supports_check_mode = True
 
+    @as_result
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         _rest, args = self.validate_argument_spec(

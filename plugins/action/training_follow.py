@@ -143,6 +143,10 @@ class ActionModule(ActionBase):
             words = str(started.get("msg") or "no answer").strip()
             if self._leads:
                 _runs.order_stop(self._folder, f"{self._node} did not start its part")
+                # All that this node has to say: explain reads it beside the others' logs.
+                log = self._folder / self._node / "launcher.log"
+                log.parent.mkdir(exist_ok=True)
+                log.write_text(f"{words}\n", encoding="utf-8")
             return self._result("not_started", {}, f"{self._node}: its part of the run was not started: {words}")
         self._agent = [str(word) for word in started["agent"]]
         numbers = (signal.SIGINT, signal.SIGTERM) if self._leads else ()

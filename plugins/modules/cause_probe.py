@@ -100,6 +100,7 @@ import glob
 import os
 import resource
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional
 
 from ansible.module_utils.basic import AnsibleModule
@@ -109,6 +110,8 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis impo
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # The last part of the kernel's log is enough, and a bound.
 KERNEL_LOG_BYTES = 1 << 20
+PORT_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
+AT_ONCE = 16
 
 
 def resolved(name: str) -> List[str]:
@@ -203,6 +206,15 @@ class Node:
                 place = f"{host} port {port}" if ports else host
                 found[place] = self.connect(str(known.get("address") or host), port)
         return {"places": found}
+
+    def peer_ports(self, _parameters: Dict[str, Any]) -> Dict[str, Any]:
+        """A port of those that the kernel deals out, where nobody listens: a peer that is reached refuses."""
+        low, high = (first_line(PORT_RANGE) or "32768 60999").split()
+        port = (int(low) + int(high)) // 2
+        peers = self.params["peers"]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            found = pool.map(lambda peer: self.connect(peer["address"], port), peers)
+            return {"places": {f"{peer['name']} port {port}": how for peer, how in zip(peers, found)}}
 
     def shm(self, _parameters: Dict[str, Any]) -> Dict[str, Any]:
         space = os.statvfs("/dev/shm")
@@ -304,6 +316,7 @@ class Node:
             "tcp_port_taken": self.ports,
             "tcp_port_reachable": self.places,
             "host_reachable": self.places,
+            "peer_ports": self.peer_ports,
             "shm_free": self.shm,
             "disk_free": self.disks,
             "nofile": lambda _parameters: limit(resource.RLIMIT_NOFILE),

@@ -459,6 +459,14 @@ def shell(host, command: str) -> None:
     assert done.rc == 0, f"{command}\n{done.stdout}\n{done.stderr}"
 
 
+def on_nodes(lab, hosts, commands: dict[str, str]) -> None:
+    """Run each node's command; `{node1}` in it stands for that node's address."""
+    for node, command in commands.items():
+        for peer, values in lab.nodes.items():
+            command = command.replace(f"{{{peer}}}", values["torchfleet_address"])
+        shell(hosts[node], command)
+
+
 def check(lab, folder, **variables):
     """Run the playbook as a user does, and read its report."""
     done = lab.playbook("check", "--forks", "16", cwd=folder, **{**QUICK, **variables})
@@ -477,20 +485,11 @@ def test_healthy_nodes_give_no_finding(lab, tmp_path):
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_is_found(lab, hosts, tmp_path, name):
     fault = FAULTS[name]
-    addresses = {node: values["torchfleet_address"] for node, values in lab.nodes.items()}
-
-    def filled(command: str) -> str:
-        for node, address in addresses.items():
-            command = command.replace(f"{{{node}}}", address)
-        return command
-
     try:
-        for node, command in fault.put.items():
-            shell(hosts[node], filled(command))
+        on_nodes(lab, hosts, fault.put)
         done, report = check(lab, tmp_path, **fault.variables)
     finally:
-        for node, command in fault.away.items():
-            shell(hosts[node], filled(command))
+        on_nodes(lab, hosts, fault.away)
     words = "\n".join(f"{one['check']}: {one['sentence']} | {one['remedy']}" for one in report["findings"])
     hits = [
         one for one in report["findings"] if one["check"] == fault.check and re.search(fault.words, one["sentence"])

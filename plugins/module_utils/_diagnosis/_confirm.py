@@ -127,6 +127,12 @@ def _reached(_parameters: Mapping[str, Any], reading: Mapping[str, Any]) -> Answ
     return (False, f"{_listed(list(reading['places']))} can be reached") if reading["places"] else (None, "")
 
 
+def _peer_ports(_parameters: Mapping[str, Any], reading: Mapping[str, Any]) -> Answer:
+    """Peers without an answer explain ranks that wait; peers with one do not refute that they did."""
+    lost, told = _reached(_parameters, reading)
+    return True if lost else None, told
+
+
 def _shm(_parameters: Mapping[str, Any], reading: Mapping[str, Any]) -> Answer:
     size, free = reading["size"], reading["free"]
     words = f"/dev/shm has {size // MIB} MiB, of which {free // MIB} MiB are free"
@@ -229,6 +235,7 @@ _JUDGES: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Answer]] 
     "tcp_port_taken": _port_taken,
     "tcp_port_reachable": _reached,
     "host_reachable": _reached,
+    "peer_ports": _peer_ports,
     "shm_free": _shm,
     "disk_free": _disk,
     "nofile": _limit(LEAST_NOFILE, "the number of open files"),

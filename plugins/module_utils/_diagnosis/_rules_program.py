@@ -329,7 +329,7 @@ RULES: Tuple[Rule, ...] = (
             "(data "
             "length, branches on rank). Raise the process group's timeout only for work that is truly slow."
         ),
-        probe="ranks_alive",
+        probe="peer_ports",
     ),
     Rule(
         id="collective_failed_somehow",

@@ -420,7 +420,7 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"No such file or directory: '(?P<command>" + _LAUNCHERS + r")'$",
             sign(
-                r"(?:^|[\s/:])(?P<command>" + _LAUNCHERS + r"|python[\d.]*|conda|ray|srun)['\"]?: "
+                r"(?:^|[\s:])(?P<command>(?:/?[\w.+~-]+/)*(?:" + _LAUNCHERS + r"|python[\d.]*|conda|ray|srun))['\"]?: "
                 r"(?:command not found|not found|No such file or directory)",
                 ": command not found",
                 ": not found",

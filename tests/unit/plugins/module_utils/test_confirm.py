@@ -76,6 +76,8 @@ def test_values_leave_out_what_the_log_did_not_name(text, found):
         ("tcp_port_taken", {}, {"ports": {"29500": None}}, False, "nobody listens on port 29500"),
         ("tcp_port_reachable", {}, {"places": {"10.0.0.2 port 9": "timeout"}}, True, "10.0.0.2 port 9 cannot be reached"),
         ("host_reachable", {}, {"places": {"n2": "refused", "n3": "open"}}, False, "n2 and n3 can be reached"),
+        ("peer_ports", {}, {"places": {"n2 port 9": "timeout", "n3 port 9": "refused"}}, True, "n2 port 9 cannot be reached (no answer)"),
+        ("peer_ports", {}, {"places": {"n2 port 9": "refused"}}, None, "n2 port 9 can be reached"),
         ("shm_free", {}, {"size": 8 * GIB, "free": 10 << 20}, True, "8192 MiB, of which 10 MiB are free"),
         ("shm_free", {}, {"size": 64 << 20, "free": 64 << 20}, True, "64 MiB"),
         ("shm_free", {}, {"size": 8 * GIB, "free": 7 * GIB}, False, "7168 MiB are free"),

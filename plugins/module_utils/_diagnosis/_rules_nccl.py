@@ -48,7 +48,7 @@ RULES: Tuple[Rule, ...] = (
             r"ibv_modify_qp failed.*(?:No data available|Network is unreachable)",
             r"Got completion .*(?:localGid|remoteGids?) ?fe80:",
             r"open failed in ncclIbRoceGetVersionNum",
-            r"ibv_create_ah\w* failed",
+            r"ibv_create_ah\w*(?:\(.*\).*)? failed",
         ),
         unless=("infiniband",),
         outranks=("ib_fabric_unreachable",),
@@ -134,7 +134,8 @@ RULES: Tuple[Rule, ...] = (
         level=SYMPTOM,
         confidence=0.75,
         signs=signs(
-            r"Unresponsive receiver",
+            r"Unresponsive re(?:ceiver|mote)",
+            r"UD endpoint .*unhandled timeout",
             r"Got completion .*?(?:error|status)[ =](?:IBV_WC_RETRY_EXC_ERR|12\b|13\b|IBV_WC_RNR)",
             r"Transport retry count(?:er)? exceeded",
             r"RETRY EXCEEDED ERROR",
@@ -191,6 +192,12 @@ RULES: Tuple[Rule, ...] = (
             r"NET/IB : Unable to query device (?P<other>\w+)",
             r"mixed local Net device counts",
             r"valid NCCL_NET_FORCE_MERGE",
+            r"Call to ibv_open_device failed",
+            r"Can't merge net devices",
+            r"non-existent virtual device",
+            r"(?:Trying|Tried) to? ?merg(?:e|ing) multiple devices",
+            r"Rank \d+ requires NIC \d+ but",
+            r"Unable to find the Infiniband/RoCE device",
         ),
         recovers=True,
         cause="NCCL tries an adapter that it cannot use ({other}).",
@@ -250,7 +257,10 @@ RULES: Tuple[Rule, ...] = (
             r"ib_umem_get: failed to get user pages",
             r"ibv_reg_dmabuf_mr\w* failed",
             r"ibv_reg_mr\w*(?:\(.*\))?:? failed.*(?:Bad address|Invalid argument)",
-            r"register (?:memory|user buffer|address).*Bad address",
+            r"register (?:MR|memory|user buffer|address)\b.*Bad address",
+            r"mlx5dv_reg_dmabuf_mr failed(?!.*Cannot allocate)",
+            r"with nvidia-peermem mode",
+            r"ib_mlx5_log\.c.*(?:Local protection|Remote access) on",
             r"Couldn't allocate MR(?!: Cannot allocate)",
             r"Got completion .*?(?:error|status)[ =](?:IBV_WC_LOC_PROT_ERR|4\b|IBV_WC_REM_ACCESS_ERR|10\b)",
             r"cuMemGetHandleForAddressRange.*(?:fail|error|not supported)",
@@ -283,17 +293,17 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.85,
         signs=signs(
             r"NET/OFI (?:Insufficient Libfabric devices|Caught exception in \w+_init)",
-            r"NCCL WARN NET/OFI (?!Request completed|.*disabling shared memory).*"
-            r"(?:unable|fail|could ?n[o']t|no |error|not )",
+            r"NCCL WARN NET/OFI (?!Request \S+ ?(?:completed|with error)|.*(?:disabling shared memory|Unresponsive))"
+            r".*(?:unable|fail|could ?n[o']t|no |error|not |wrong |mismatch)",
             # Outside NCCL (the plugin's own tests) it writes its own prefix.
-            r"WARN\W.{0,80}NET/OFI (?:unable|could ?n[o']t|fail)",
+            r"(?:^|WARN\W.{0,80})NET/OFI (?:unable|could ?n[o']t|fail)",
             r"aws-ofi-nccl initialization failed",
             r"infiniband efa_\d+: Failed to",
             r"fi_getinfo: provider efa output empty list",
             r"NET/OFI .*fi_getinfo\(\) call failed",
             r"NET/OFI Only EFA provider is supported",
             r"libfabric\.so[.\d]*:? .*(?:not found|cannot open)",
-            r"NCCL WARN (?:Error: )?network .+ not found",
+            r"(?:NCCL WARN (?:Error: )?|^\W*Error: )network .+ not found",
             r"failed to initialize any NET plugin",
             r"NET/(?:FasTrak|GPUDirectTCPX\w*|Plugin:|Plugin :) .*(?:init\w* failed|failed to init)",
             r"NET/OFI .*requires at least libfabric",
@@ -422,16 +432,24 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.6,
         signs=signs(
             r"Failed to find reverse path from remNode",
-            r"graph/\w+\.(?:cc|cu):\d+ NCCL WARN (?!.*(?:falling back|[Cc]ould not open|topology file))",
+            r"graph/\w+\.(?:cc|cu):\d+ NCCL WARN (?!.*(?:falling back|[Cc]ould not open|topology file|P2P is disabled"
+            r"|requires NIC|NCCL_NET_FORCE_MERGE|multiple devices))",
+            r"(?:NCCL WARN |^\W*)Could not find real path of",
             r"Attribute \S+ of node \S+ not found",
-            r"NCCL WARN Could not find (?:any local path|NET with id|rev link|node of type|gpu rank|"
+            r"(?:NCCL WARN |^\W*)Could not find (?:any local path|NET with id|rev link|node of type|gpu rank|"
             r"intermediate GPU|NIC for rank|net id)",
-            r"NCCL WARN Error ?: (?:ring \d|could not find CPU|too many|ran out of room|tried to create|"
+            r"(?:NCCL WARN |^\W*)Error ?: (?:ring \d|could not find CPU|too many|ran out of room|tried to create|"
             r"corrupted comm)",
-            r"NCCL WARN Internal error : ",
+            r"(?:NCCL WARN |^\W*)Internal error : ",
             r"NCCL WARN XML (?:Import|Mismatch|Parse)",
             r"NCCL WARN (?:GetXmlFrom|ncclTopo)\w+",
-            r"NCCL WARN Rank \d+ has no transport",
+            r"(?:NCCL WARN |^\W*)Rank \d+ has no transport",
+            r"No transport found for rank \d+",
+            r"Failed to determine (?:local|intra proc) ranks",
+            r"cudaArch \d+ ncclMaxSharedMem \d+ exceeds",
+            r"already connected sendComm",
+            r"(?:NCCL WARN |^\W*)Proxy append",
+            r"posted incorrect receive info",
         ),
         recovers=True,
         cause="NCCL cannot make sense of this machine's GPUs and links: a fault of that release, or it is too old.",
@@ -464,7 +482,7 @@ RULES: Tuple[Rule, ...] = (
         label="nccl_bug_upgrade",
         level=LIKELY,
         confidence=0.5,
-        signs=signs(r"message truncated ?: received \d+ bytes instead of \d+"),
+        signs=signs(r"message truncated ?: received [\d,]+ bytes instead of \d+"),
         cause=(
             "NCCL's own start-up exchange got a message of the wrong size: a fault of that release, or two releases "
             "that meet."
@@ -511,7 +529,11 @@ RULES: Tuple[Rule, ...] = (
             r"cudaIpc(?:Open|Get)MemHandle.*(?:fail|error)",
             r"doesn't support faster communication broadband via P2P",
             r"set `?NCCL_P2P_DISABLE=",
-            r"cuIpcOpenMemHandle\w*\(?\)? failed",
+            r"cuIpcOpenMemHandle\w*\(?.*\)? failed",
+            r"(?:CUDA error: |'|^\W*)mapping of buffer object failed",
+            r"transport/p2p\.cc:\d+ NCCL WARN Cuda failure (?:\d+ )?'(?:invalid (?:argument|device context|resource)"
+            r"|operation not supported)",
+            r"failed to peer with device",
             r"(?:hip|cuda)ErrorPeerAccess",
             r"CUDA error:? \(?217\b",
             r"Verification error @ element",

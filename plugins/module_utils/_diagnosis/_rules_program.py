@@ -114,13 +114,20 @@ RULES: Tuple[Rule, ...] = (
             r"inconsistent compute device and\W*device_id",
             r"Given groups=\d+",
             r"Expected .{0,40}(?:dimension|input|tensor) .{0,60}(?:but got|to have)",
-            r"CUDA error: (?:an illegal memory access|misaligned address|an illegal instruction)",
+            r"(?:CUDA error:|Cuda failure) (?:\d+ )?'?(?:an illegal (?:memory access|instruction)|misaligned address|"
+            r"invalid program counter|operation not supported on global|too many resources requested for launch|"
+            r"invalid configuration argument)",
             r"Xid \([^)]*\): (?:13|31|43|45|68|69)\b",
             r"loss is (?:nan|inf)\b",
             r"user-created ncclRedOp_t",
             r"Trying to (?:send|recv) to self without",
             r"invalid root \d+ \(root should",
-            r"NCCL WARN .*is not a valid pointer",
+            r"(?:NCCL WARN |^\W*)\w+ : .*(?:is not a valid pointer|argument is NULL|mismatchs with NCCL device)",
+            r"(?:NCCL WARN |^\W*)\w+ : invalid (?:type|reduction operation) \d",
+            r"ncclGroupEnd: not in a group call",
+            r"communicator before the previous operation returned",
+            r"host threads racing to launch NCCL",
+            r"comm \S+ has already been destroyed",
             r"Memory access fault by GPU node",
             r"_dynamo\.exc\.\w+",
         ),
@@ -354,6 +361,8 @@ RULES: Tuple[Rule, ...] = (
             r"NCCL WARN Your program may be hanging",
             r"op\.preamble\.length <= op\.nbytes",
             r"collective.{0,40}shapes? .{0,30}mismatch",
+            # What the peer sends does not fit what this rank posted.
+            r"Got completion .*?(?:error|status)[ =](?:IBV_WC_LOC_LEN_ERR|IBV_WC_REM_INV_REQ_ERR|[19]\b)",
         ),
         cause="Ranks called different collectives, or one with tensors of different sizes.",
         fix=(
@@ -467,8 +476,13 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"\bLLVM ERROR: ",
             r"Windows fatal exception",
-            sign(r"NCCL WARN (?!Failed to open libibverbs|NET/Plugin|NET/OFI Disabling shared|Missing)", "nccl warn"),
-            sign(r"\b(?:\w+\.)*\w*(?-i:Error|Exception): ", "error: ", "exception: "),
+            sign(
+                r"NCCL WARN (?!Failed to open libibverbs|NET/Plugin|NET/OFI Disabling shared|Missing|CC On, |"
+                r"NET/IB : (?:No device|There are mismatched)|Could not find a path for|Cannot get incoming CPU|"
+                r"Maximum retry reached for)",
+                "nccl warn",
+            ),
+            sign(r"\b(?:\w+\.)*\w*(?-i:Error|Exception): (?!severity=Corrected)", "error: ", "exception: "),
             r"Traceback \(most recent call last\)",
             # A frame of one whose head and end were left out.
             sign(r"^.{0,160}\bFile \"[^\"]+\", line \d+, in [<\w]", 'file "'),

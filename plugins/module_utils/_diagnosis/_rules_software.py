@@ -138,7 +138,7 @@ RULES: Tuple[Rule, ...] = (
             r"cannot find -l(?P<library>\w+)",
             r"Could not find (?P<library>lib\S+\.so\S*) ",
             r"libcuda\.so cannot found",
-            r"ailed to (?:dl)?open (?P<library>lib(?:cu|nv)[\w-]+\.so\S*)",
+            r"ailed to (?:dl)?open (?P<library>lib(?:cu|nv(?!idia-ml))[\w-]+\.so\S*)",
             r"ibrary (?P<library>lib\S+\.so\S*) is not found or cannot be loaded",
             r"ImportError: (?P<library>lib[\w+-]+\.so[.\d]*)$",
             r"DLL load failed while importing",

@@ -530,10 +530,11 @@ RULES: Tuple[Rule, ...] = (
             r"doesn't support faster communication broadband via P2P",
             r"set `?NCCL_P2P_DISABLE=",
             r"cuIpcOpenMemHandle\w*\(?.*\)? failed",
-            r"(?:CUDA error: |'|^\W*)mapping of buffer object failed",
+            r"mapping of buffer object failed",
+            r"CUDA_ERROR_(?:PEER_ACCESS_UNSUPPORTED|TOO_MANY_PEERS|MAP_FAILED)|cudaErrorTooManyPeers",
             r"transport/p2p\.cc:\d+ NCCL WARN Cuda failure (?:\d+ )?'(?:invalid (?:argument|device context|resource)"
             r"|operation not supported)",
-            r"failed to peer with device",
+            r"failed to peer with device|does not have peer access to GPU",
             r"(?:hip|cuda)ErrorPeerAccess",
             r"CUDA error:? \(?217\b",
             r"Verification error @ element",

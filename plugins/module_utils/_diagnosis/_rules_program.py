@@ -114,12 +114,25 @@ RULES: Tuple[Rule, ...] = (
             r"inconsistent compute device and\W*device_id",
             r"Given groups=\d+",
             r"Expected .{0,40}(?:dimension|input|tensor) .{0,60}(?:but got|to have)",
-            r"(?:CUDA error:|Cuda failure) (?:\d+ )?'?(?:an illegal (?:memory access|instruction)|misaligned address|"
-            r"invalid program counter|operation not supported on global|too many resources requested for launch|"
-            r"invalid configuration argument)",
+            r"an illegal (?:memory access|instruction) was encountered",
+            r"misaligned address",
+            r"invalid program counter",
+            r"operation not supported on global/shared",
+            r"too many (?:resources requested for launch|blocks in cooperative launch)",
+            r"invalid configuration argument",
+            r"not permitted when stream is capturing|due to a previous error during capture",
+            r"cudaError(?:Illegal|Misaligned|Assert|InvalidPc|InvalidAddressSpace|LaunchOutOf|StreamCapture)",
+            r"CUDA_ERROR_(?:ILLEGAL|MISALIGNED|ASSERT|INVALID_PC|INVALID_ADDRESS_SPACE|LAUNCH_OUT_OF|STREAM_CAPTURE)",
+            sign(
+                r"CUDA (?:error|failure):? \(?(?:code )?7(?:0[01]|1[05-8])\b",
+                *("cuda error", "cuda failure"),
+            ),
+            # A process that was forked after its parent had used CUDA.
+            r"RuntimeError: (?:CUDA error|cuda runtime error)\W+(?:3\W+)?initialization error",
             r"Xid \([^)]*\): (?:13|31|43|45|68|69)\b",
             r"loss is (?:nan|inf)\b",
             r"user-created ncclRedOp_t",
+            r"NCCL only supports CUDA tensors",
             r"Trying to (?:send|recv) to self without",
             r"invalid root \d+ \(root should",
             r"(?:NCCL WARN |^\W*)\w+ : .*(?:is not a valid pointer|argument is NULL|mismatchs with NCCL device)",
@@ -487,6 +500,7 @@ RULES: Tuple[Rule, ...] = (
             # A frame of one whose head and end were left out.
             sign(r"^.{0,160}\bFile \"[^\"]+\", line \d+, in [<\w]", 'file "'),
             r"C\+\+ exception with description",
+            r"INTERNAL ASSERT FAILED at",
             r"Failed to start container",
             r"NCCL error in: ",
             # Whatever program it is: a line that begins by saying so.
@@ -498,6 +512,7 @@ RULES: Tuple[Rule, ...] = (
             ),
             r"Exception raised from (?:c10_cuda_check_implementation|checkForNCCLErrors|ncclCommWatchdog)",
             r"^Error from server \(",
+            r"\bCUDA (?:error|failure)(?:: | \d)(?!.*Proceeding without)",
         ),
         recovers=True,
         cause="Something failed, and no rule knows these lines.",

@@ -22,6 +22,12 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rul
     signs,
 )
 
+# Of the plugin's warnings: what it prints while it runs tells of the peers, and some parts it does without.
+_OFI_STARTS = (
+    r"(?!.*(?:completed with error|Unresponsive|Error posting|failed to (?:post|process)|progress failed"
+    r"|disabling shared memory|not configuring|inflight requests|non-existent))"
+)
+
 RULES: Tuple[Rule, ...] = (
     fact(
         "gid_listing",
@@ -136,6 +142,7 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"Unresponsive re(?:ceiver|mote)",
             r"UD endpoint .*unhandled timeout",
+            r"UCX error .*Destination is unreachable",
             r"Got completion .*?(?:error|status)[ =](?:IBV_WC_RETRY_EXC_ERR|12\b|13\b|IBV_WC_RNR)",
             r"Transport retry count(?:er)? exceeded",
             r"RETRY EXCEEDED ERROR",
@@ -198,6 +205,7 @@ RULES: Tuple[Rule, ...] = (
             r"(?:Trying|Tried) to? ?merg(?:e|ing) multiple devices",
             r"Rank \d+ requires NIC \d+ but",
             r"Unable to find the Infiniband/RoCE device",
+            r"UCX .*no usable transports/devices",
         ),
         recovers=True,
         cause="NCCL tries an adapter that it cannot use ({other}).",
@@ -293,10 +301,9 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.85,
         signs=signs(
             r"NET/OFI (?:Insufficient Libfabric devices|Caught exception in \w+_init)",
-            r"NCCL WARN NET/OFI (?!Request \S+ ?(?:completed|with error)|.*(?:disabling shared memory|Unresponsive))"
-            r".*(?:unable|fail|could ?n[o']t|no |error|not |wrong |mismatch)",
+            r"NCCL WARN NET/OFI " + _OFI_STARTS + r".*(?:unable|fail|could ?n[o']t|no |error|not |wrong |mismatch)",
             # Outside NCCL (the plugin's own tests) it writes its own prefix.
-            r"(?:^|WARN\W.{0,80})NET/OFI (?:unable|could ?n[o']t|fail)",
+            r"(?:^|WARN\W.{0,80})NET/OFI " + _OFI_STARTS + r"(?:unable|could ?n[o']t|fail)",
             r"aws-ofi-nccl initialization failed",
             r"infiniband efa_\d+: Failed to",
             r"fi_getinfo: provider efa output empty list",
@@ -370,6 +377,7 @@ RULES: Tuple[Rule, ...] = (
             r"NCCL library is (?:too old|not backwards compatible)",
             r"compiled with too old version of NCCL",
             r"not all ranks in the communicator support",
+            r"Unexpected number of remote (?:control )?rails",
             r"XML (?:Topology|Graph) has wrong version",
             r"mixed local CollNet device counts",
             r"no algorithm/protocol available",
@@ -432,8 +440,8 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.6,
         signs=signs(
             r"Failed to find reverse path from remNode",
-            r"graph/\w+\.(?:cc|cu):\d+ NCCL WARN (?!.*(?:falling back|[Cc]ould not open|topology file|P2P is disabled"
-            r"|requires NIC|NCCL_NET_FORCE_MERGE|multiple devices))",
+            r"graph/\w+\.(?:cc|cu):\d+ (?:\(\w+\) )?NCCL WARN (?!.*(?:falling back|[Cc]ould not open|topology file"
+            r"|P2P is disabled|requires NIC|NCCL_NET_FORCE_MERGE|multiple devices))",
             r"(?:NCCL WARN |^\W*)Could not find real path of",
             r"Attribute \S+ of node \S+ not found",
             r"(?:NCCL WARN |^\W*)Could not find (?:any local path|NET with id|rev link|node of type|gpu rank|"
@@ -469,7 +477,7 @@ RULES: Tuple[Rule, ...] = (
         label="nccl_bug_upgrade",
         level=LIKELY,
         confidence=0.5,
-        signs=signs(r"transport/nvls\.cc:\d+ NCCL WARN (?:Cuda|CUDA|NVLS)"),
+        signs=signs(r"transport/nvls\.cc:\d+ (?:\(\w+\) )?NCCL WARN (?:Cuda|CUDA|NVLS)"),
         unless=("fabric_manager",),
         cause="NCCL's use of NVLink SHARP (NVLS) fails: a fault of that release with this driver.",
         fix=(
@@ -532,8 +540,8 @@ RULES: Tuple[Rule, ...] = (
             r"cuIpcOpenMemHandle\w*\(?.*\)? failed",
             r"mapping of buffer object failed",
             r"CUDA_ERROR_(?:PEER_ACCESS_UNSUPPORTED|TOO_MANY_PEERS|MAP_FAILED)|cudaErrorTooManyPeers",
-            r"transport/p2p\.cc:\d+ NCCL WARN Cuda failure (?:\d+ )?'(?:invalid (?:argument|device context|resource)"
-            r"|operation not supported)",
+            r"transport/p2p\.cc:\d+ (?:\(\w+\) )?NCCL WARN Cuda failure (?:\d+ )?'(?:invalid (?:argument|device|"
+            r"resource)|operation not supported)",
             r"failed to peer with device|does not have peer access to GPU",
             r"(?:hip|cuda)ErrorPeerAccess",
             r"CUDA error:? \(?217\b",

@@ -582,6 +582,7 @@ RULES: Tuple[Rule, ...] = (
             r"Node\(s\) \S+ not responding",
             r"NET/IB ?: .*async fatal event",
             r"Fatal error\. Detected \d+ failed devices",
+            r"NET/IB ?: Device \d+ marked as failed",
             r"device's health compromised",
             r"mlx5_core .*(?:Health issue observed|health recovery failed|Cable error)",
             r"mlx5_core .*wait_func:\d+.* timeout",

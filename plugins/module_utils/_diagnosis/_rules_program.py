@@ -369,6 +369,7 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.8,
         signs=signs(
             r"detected mismatch between collectives",
+            r"symmetric registration check failed on rank",
             r"Mismatched collective detected",
             r"collective mismatch around rank",
             r"NCCL WARN Your program may be hanging",
@@ -400,7 +401,7 @@ RULES: Tuple[Rule, ...] = (
             r"Got completion .*?(?:error|status)[ =](?:IBV_WC_WR_FLUSH_ERR|5\b)",
             r"socket (?:recv|send) failed while polling",
             r"Call to (?:recv|send|write|read)\w* (?:from|to)? ?\S* ?failed",
-            r"NET/OFI Request completed with error",
+            r"NET/OFI .*(?:completed with error|Error posting|failed to (?:post|process)|progress failed)",
             r"Socket unexpectedly closed",
             r"Application timeout caused pair closure",
             r"peer process has unexpectedly disconnected",
@@ -491,7 +492,8 @@ RULES: Tuple[Rule, ...] = (
             r"Windows fatal exception",
             sign(
                 r"NCCL WARN (?!Failed to open libibverbs|NET/Plugin|NET/OFI Disabling shared|Missing|CC On, |"
-                r"NET/IB : (?:No device|There are mismatched)|Could not find a path for|Cannot get incoming CPU|"
+                r"NET/IB : (?:No device|There are mismatched|SHARP coll init)|Could not find a path for|"
+                r"Cannot get incoming CPU|"
                 r"Maximum retry reached for)",
                 "nccl warn",
             ),

@@ -114,9 +114,9 @@ RULES: Tuple[Rule, ...] = (
         level=STATED,
         confidence=0.92,
         signs=signs(
-            # Hardware, firmware and link faults of NVIDIA's Xid catalogue; 13, 31, 43 and 45 come from programs.
-            r"Xid \((?P<pci>[^)]*)\): (?P<xid>32|38|46|48|5[4-8]|6[1-4]|74|79|8[0-2]|88|9[2-7]|109"
-            r"|1[12]\d|13[3679]|14\d|15\d|16\d|17\d)\b",
+            # Hardware, firmware and link faults of NVIDIA's Xid catalogue; 13, 31, 43, 45 and 137 come from programs.
+            r"Xid \((?P<pci>[^)]*)\): (?P<xid>26|3[238]|4[468]|5[4-9]|6[1-4]|74|79|8[0-2]|88|9[2-7]|109"
+            r"|1[12]\d|13[369]|14\d|15\d|16\d|17\d)\b",
             r"caused by previous Xid (?P<xid>\d+)",
             sign(r"\bXid[ :=#]{1,2}(?P<xid>48|74|79|94|95|119|120|14[05]|149)\b", "xid ", "xid:", "xid=", "xid#"),
         ),
@@ -904,6 +904,8 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.92,
         signs=signs(
             r"Too many open files",
+            r"VFS: file-max limit \d+ reached",
+            r"max open files limit \(ulimit -n\)",
             r"\[Errno 24\]",
             r"received 0 items of ancdata",
             r"\bEMFILE\b",

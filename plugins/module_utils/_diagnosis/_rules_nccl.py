@@ -303,7 +303,10 @@ RULES: Tuple[Rule, ...] = (
             r"NET/OFI (?:Insufficient Libfabric devices|Caught exception in \w+_init)",
             r"NCCL WARN NET/OFI " + _OFI_STARTS + r".*(?:unable|fail|could ?n[o']t|no |error|not |wrong |mismatch)",
             # Outside NCCL (the plugin's own tests) it writes its own prefix.
-            r"(?:^|WARN\W.{0,80})NET/OFI " + _OFI_STARTS + r"(?:unable|could ?n[o']t|fail)",
+            sign(
+                r"(?:^|WARN\W.{0,80})NET/OFI " + _OFI_STARTS + r"(?:unable|could ?n[o']t|fail)",
+                *("net/ofi unable", "net/ofi could", "net/ofi fail"),
+            ),
             r"aws-ofi-nccl initialization failed",
             r"infiniband efa_\d+: Failed to",
             r"fi_getinfo: provider efa output empty list",
@@ -446,8 +449,12 @@ RULES: Tuple[Rule, ...] = (
             r"Attribute \S+ of node \S+ not found",
             r"(?:NCCL WARN |^\W*)Could not find (?:any local path|NET with id|rev link|node of type|gpu rank|"
             r"intermediate GPU|NIC for rank|net id)",
-            r"(?:NCCL WARN |^\W*)Error ?: (?:ring \d|could not find CPU|too many|ran out of room|tried to create|"
-            r"corrupted comm)",
+            sign(
+                r"(?:NCCL WARN |^\W*)Error ?: (?:ring \d|could not find CPU|too many|ran out of room|tried to create|"
+                r"corrupted comm)",
+                *("error : ring", "could not find cpu", "error : too many", "ran out of room", "tried to create"),
+                "corrupted comm",
+            ),
             r"(?:NCCL WARN |^\W*)Internal error : ",
             r"NCCL WARN XML (?:Import|Mismatch|Parse)",
             r"NCCL WARN (?:GetXmlFrom|ncclTopo)\w+",

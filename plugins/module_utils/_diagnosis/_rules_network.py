@@ -63,7 +63,13 @@ RULES: Tuple[Rule, ...] = (
     fact("nccl_ready", r"Init COMPLETE"),
     fact("nccl_interfaces", r"INFO (?:Bootstrap|NET|NET/Socket) ?: Using"),  # names the hosts
     fact("gloo_mesh", r"connectFullMesh failed"),
-    fact("nccl_warned", r"NCCL WARN(?! (?:NET/IB : No device|Failed to open libibverbs))"),
+    fact(
+        "nccl_warned",
+        r"NCCL WARN(?! (?:NET/IB : No device|Failed to open libibverbs))",
+        # As torch repeats it.
+        r"^\W*(?:UDS: |Could not receive type from|Accept failed |Failed to execute operation)",
+        r"^\W*(?:Proxy (?:Service|Call to rank)|Service thread\] |ncclProxy\w+ )",
+    ),
     Rule(
         id="bootstrap_subnets",
         label="",

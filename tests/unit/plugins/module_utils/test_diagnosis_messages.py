@@ -130,6 +130,7 @@ def test_what_torch_repeats_of_nccl_is_enough() -> None:
         ("Error: network IB not found.", "net_plugin_unusable"),
         ("Could not find real path of /sys/class/pci_bus/0000:01/../../0000:01:00.0", "nccl_bug_upgrade"),
         ("Broadcast : sendbuff is not a valid pointer", "user_code"),
+        ("[Service thread] Accept failed Resource temporarily unavailable", "insufficient_log"),
     ):
         text = (
             "[rank3]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:317, unhandled system error\n"

@@ -22,6 +22,12 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rul
     signs,
 )
 
+# Of the plugin's warnings: what it prints while it runs tells of the peers, and some parts it does without.
+_OFI_STARTS = (
+    r"(?!.*(?:completed with error|Unresponsive|Error posting|failed to (?:post|process)|progress failed"
+    r"|disabling shared memory|not configuring|inflight requests|non-existent))"
+)
+
 RULES: Tuple[Rule, ...] = (
     fact(
         "gid_listing",
@@ -48,7 +54,7 @@ RULES: Tuple[Rule, ...] = (
             r"ibv_modify_qp failed.*(?:No data available|Network is unreachable)",
             r"Got completion .*(?:localGid|remoteGids?) ?fe80:",
             r"open failed in ncclIbRoceGetVersionNum",
-            r"ibv_create_ah\w* failed",
+            r"ibv_create_ah\w*(?:\(.*\).*)? failed",
         ),
         unless=("infiniband",),
         outranks=("ib_fabric_unreachable",),
@@ -134,7 +140,9 @@ RULES: Tuple[Rule, ...] = (
         level=SYMPTOM,
         confidence=0.75,
         signs=signs(
-            r"Unresponsive receiver",
+            r"Unresponsive re(?:ceiver|mote)",
+            r"UD endpoint .*unhandled timeout",
+            r"UCX error .*Destination is unreachable",
             r"Got completion .*?(?:error|status)[ =](?:IBV_WC_RETRY_EXC_ERR|12\b|13\b|IBV_WC_RNR)",
             r"Transport retry count(?:er)? exceeded",
             r"RETRY EXCEEDED ERROR",
@@ -191,6 +199,13 @@ RULES: Tuple[Rule, ...] = (
             r"NET/IB : Unable to query device (?P<other>\w+)",
             r"mixed local Net device counts",
             r"valid NCCL_NET_FORCE_MERGE",
+            r"Call to ibv_open_device failed",
+            r"Can't merge net devices",
+            r"non-existent virtual device",
+            r"(?:Trying|Tried) to? ?merg(?:e|ing) multiple devices",
+            r"Rank \d+ requires NIC \d+ but",
+            r"Unable to find the Infiniband/RoCE device",
+            r"UCX .*no usable transports/devices",
         ),
         recovers=True,
         cause="NCCL tries an adapter that it cannot use ({other}).",
@@ -250,7 +265,10 @@ RULES: Tuple[Rule, ...] = (
             r"ib_umem_get: failed to get user pages",
             r"ibv_reg_dmabuf_mr\w* failed",
             r"ibv_reg_mr\w*(?:\(.*\))?:? failed.*(?:Bad address|Invalid argument)",
-            r"register (?:memory|user buffer|address).*Bad address",
+            r"register (?:MR|memory|user buffer|address)\b.*Bad address",
+            r"mlx5dv_reg_dmabuf_mr failed(?!.*Cannot allocate)",
+            r"with nvidia-peermem mode",
+            r"ib_mlx5_log\.c.*(?:Local protection|Remote access) on",
             r"Couldn't allocate MR(?!: Cannot allocate)",
             r"Got completion .*?(?:error|status)[ =](?:IBV_WC_LOC_PROT_ERR|4\b|IBV_WC_REM_ACCESS_ERR|10\b)",
             r"cuMemGetHandleForAddressRange.*(?:fail|error|not supported)",
@@ -283,17 +301,19 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.85,
         signs=signs(
             r"NET/OFI (?:Insufficient Libfabric devices|Caught exception in \w+_init)",
-            r"NCCL WARN NET/OFI (?!Request completed|.*disabling shared memory).*"
-            r"(?:unable|fail|could ?n[o']t|no |error|not )",
+            r"NCCL WARN NET/OFI " + _OFI_STARTS + r".*(?:unable|fail|could ?n[o']t|no |error|not |wrong |mismatch)",
             # Outside NCCL (the plugin's own tests) it writes its own prefix.
-            r"WARN\W.{0,80}NET/OFI (?:unable|could ?n[o']t|fail)",
+            sign(
+                r"(?:^|WARN\W.{0,80})NET/OFI " + _OFI_STARTS + r"(?:unable|could ?n[o']t|fail)",
+                *("net/ofi unable", "net/ofi could", "net/ofi fail"),
+            ),
             r"aws-ofi-nccl initialization failed",
             r"infiniband efa_\d+: Failed to",
             r"fi_getinfo: provider efa output empty list",
             r"NET/OFI .*fi_getinfo\(\) call failed",
             r"NET/OFI Only EFA provider is supported",
             r"libfabric\.so[.\d]*:? .*(?:not found|cannot open)",
-            r"NCCL WARN (?:Error: )?network .+ not found",
+            r"(?:NCCL WARN (?:Error: )?|^\W*Error: )network .+ not found",
             r"failed to initialize any NET plugin",
             r"NET/(?:FasTrak|GPUDirectTCPX\w*|Plugin:|Plugin :) .*(?:init\w* failed|failed to init)",
             r"NET/OFI .*requires at least libfabric",
@@ -360,6 +380,7 @@ RULES: Tuple[Rule, ...] = (
             r"NCCL library is (?:too old|not backwards compatible)",
             r"compiled with too old version of NCCL",
             r"not all ranks in the communicator support",
+            r"Unexpected number of remote (?:control )?rails",
             r"XML (?:Topology|Graph) has wrong version",
             r"mixed local CollNet device counts",
             r"no algorithm/protocol available",
@@ -422,16 +443,28 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.6,
         signs=signs(
             r"Failed to find reverse path from remNode",
-            r"graph/\w+\.(?:cc|cu):\d+ NCCL WARN (?!.*(?:falling back|[Cc]ould not open|topology file))",
+            r"graph/\w+\.(?:cc|cu):\d+ (?:\(\w+\) )?NCCL WARN (?!.*(?:falling back|[Cc]ould not open|topology file"
+            r"|P2P is disabled|requires NIC|NCCL_NET_FORCE_MERGE|multiple devices))",
+            r"(?:NCCL WARN |^\W*)Could not find real path of",
             r"Attribute \S+ of node \S+ not found",
-            r"NCCL WARN Could not find (?:any local path|NET with id|rev link|node of type|gpu rank|"
+            r"(?:NCCL WARN |^\W*)Could not find (?:any local path|NET with id|rev link|node of type|gpu rank|"
             r"intermediate GPU|NIC for rank|net id)",
-            r"NCCL WARN Error ?: (?:ring \d|could not find CPU|too many|ran out of room|tried to create|"
-            r"corrupted comm)",
-            r"NCCL WARN Internal error : ",
+            sign(
+                r"(?:NCCL WARN |^\W*)Error ?: (?:ring \d|could not find CPU|too many|ran out of room|tried to create|"
+                r"corrupted comm)",
+                *("error : ring", "could not find cpu", "error : too many", "ran out of room", "tried to create"),
+                "corrupted comm",
+            ),
+            r"(?:NCCL WARN |^\W*)Internal error : ",
             r"NCCL WARN XML (?:Import|Mismatch|Parse)",
             r"NCCL WARN (?:GetXmlFrom|ncclTopo)\w+",
-            r"NCCL WARN Rank \d+ has no transport",
+            r"(?:NCCL WARN |^\W*)Rank \d+ has no transport",
+            r"No transport found for rank \d+",
+            r"Failed to determine (?:local|intra proc) ranks",
+            r"cudaArch \d+ ncclMaxSharedMem \d+ exceeds",
+            r"already connected sendComm",
+            r"(?:NCCL WARN |^\W*)Proxy append",
+            r"posted incorrect receive info",
         ),
         recovers=True,
         cause="NCCL cannot make sense of this machine's GPUs and links: a fault of that release, or it is too old.",
@@ -451,7 +484,7 @@ RULES: Tuple[Rule, ...] = (
         label="nccl_bug_upgrade",
         level=LIKELY,
         confidence=0.5,
-        signs=signs(r"transport/nvls\.cc:\d+ NCCL WARN (?:Cuda|CUDA|NVLS)"),
+        signs=signs(r"transport/nvls\.cc:\d+ (?:\(\w+\) )?NCCL WARN (?:Cuda|CUDA|NVLS)"),
         unless=("fabric_manager",),
         cause="NCCL's use of NVLink SHARP (NVLS) fails: a fault of that release with this driver.",
         fix=(
@@ -464,7 +497,7 @@ RULES: Tuple[Rule, ...] = (
         label="nccl_bug_upgrade",
         level=LIKELY,
         confidence=0.5,
-        signs=signs(r"message truncated ?: received \d+ bytes instead of \d+"),
+        signs=signs(r"message truncated ?: received [\d,]+ bytes instead of \d+"),
         cause=(
             "NCCL's own start-up exchange got a message of the wrong size: a fault of that release, or two releases "
             "that meet."
@@ -511,7 +544,12 @@ RULES: Tuple[Rule, ...] = (
             r"cudaIpc(?:Open|Get)MemHandle.*(?:fail|error)",
             r"doesn't support faster communication broadband via P2P",
             r"set `?NCCL_P2P_DISABLE=",
-            r"cuIpcOpenMemHandle\w*\(?\)? failed",
+            r"cuIpcOpenMemHandle\w*\(?.*\)? failed",
+            r"mapping of buffer object failed",
+            r"CUDA_ERROR_(?:PEER_ACCESS_UNSUPPORTED|TOO_MANY_PEERS|MAP_FAILED)|cudaErrorTooManyPeers",
+            r"transport/p2p\.cc:\d+ (?:\(\w+\) )?NCCL WARN Cuda failure (?:\d+ )?'(?:invalid (?:argument|device|"
+            r"resource)|operation not supported)",
+            r"failed to peer with device|does not have peer access to GPU",
             r"(?:hip|cuda)ErrorPeerAccess",
             r"CUDA error:? \(?217\b",
             r"Verification error @ element",

@@ -63,7 +63,13 @@ RULES: Tuple[Rule, ...] = (
     fact("nccl_ready", r"Init COMPLETE"),
     fact("nccl_interfaces", r"INFO (?:Bootstrap|NET|NET/Socket) ?: Using"),  # names the hosts
     fact("gloo_mesh", r"connectFullMesh failed"),
-    fact("nccl_warned", r"NCCL WARN(?! (?:NET/IB : No device|Failed to open libibverbs))"),
+    fact(
+        "nccl_warned",
+        r"NCCL WARN(?! (?:NET/IB : No device|Failed to open libibverbs))",
+        # As torch repeats it.
+        r"^\W*(?:UDS: |Could not receive type from|Accept failed |Failed to execute operation)",
+        r"^\W*(?:Proxy (?:Service|Call to rank)|Service thread\] |ncclProxy\w+ )",
+    ),
     Rule(
         id="bootstrap_subnets",
         label="",
@@ -99,10 +105,13 @@ RULES: Tuple[Rule, ...] = (
         label="nccl_wrong_socket_ifname",
         level=STATED,
         confidence=0.75,
-        signs=signs(r"connecting to address .*with family \d+ is neither AF_INET"),
+        signs=signs(
+            r"connecting to address .*with family \d+ is neither AF_INET",
+            r"Call to bind failed ?: (?:Cannot assign|Invalid argument)",
+        ),
         cause=(
-            "A rank handed out an address that is none: NCCL_SOCKET_IFNAME names an interface that does not exist on "
-            "that node, or one without an address."
+            "A rank uses an address that is none, or not its own: NCCL_SOCKET_IFNAME names an interface that does not "
+            "exist on that node, or one without an address."
         ),
         fix=_SET_IFNAME,
         probe="interface_exists",
@@ -257,8 +266,11 @@ RULES: Tuple[Rule, ...] = (
         level=SYMPTOM,
         confidence=0.5,
         signs=signs(
-            r"(?:Call to connect|NCCL connect) (?:failed|returned|timeout).*(?:timed out|timeout|refused)",
+            r"(?:Call to connect|NCCL connect) (?:failed|returned|timeout)(?!.*, retrying).*(?:time(?:d )?out|refused)",
             r"NCCL Connection timed out",
+            # What is left of refusals (retries) and of silence (timeouts) when NCCL gives up.
+            r"ocket(?:Start|Poll)Connect: exceeded (?:retries|timeouts) \(\d+\)\s*$",
+            r"ocketPollConnect poll\(\) returned \d+, no POLLOUT",
             r"Connect to [^ <]+<\d+> (?:failed|returned).*(?:Software caused|Invalid argument|not available|Cannot "
             r"assign)",
         ),
@@ -270,7 +282,10 @@ RULES: Tuple[Rule, ...] = (
         label="firewall_blocked_ports",
         level=SYMPTOM,
         confidence=0.5,
-        signs=signs(r"Connect to (?P<peer>[^ <]+)<(?P<port>\d+)> (?:failed|returned).*(?:timed out|timeout)"),
+        signs=signs(
+            r"Connect to (?P<peer>[^ <]+)<(?P<port>\d+)> (?:failed|returned)(?!.*, retrying).*(?:timed out|timeout)",
+            r"\bconnect\(fd=\d+, dest_addr=(?P<peer>[\w.:]+):(?P<port>\d+)\) failed: Connection timed out",
+        ),
         cause=(
             "Connections to {peer} on NCCL's own ports go unanswered: a firewall drops them, or the address is not "
             "routed."
@@ -396,6 +411,8 @@ RULES: Tuple[Rule, ...] = (
         probe_parameters={"name": "{name}"},
     ),
     # Ports and rendezvous.
+    # NCCL's monitor finds its port taken by another job's, and does without.
+    fact("monitor_port_taken", r"RAS failed to establish a client listening socket"),
     Rule(
         id="port_taken",
         label="port_in_use",
@@ -416,6 +433,7 @@ RULES: Tuple[Rule, ...] = (
             r"\[Errno 98\]",
             r"[Ff]ailed to bind to address",
         ),
+        unless=("monitor_port_taken",),
         recovers=True,
         cause="The port the run wants ({port}) is taken by another process on that node: a stale run or a second job.",
         fix=(
@@ -431,9 +449,10 @@ RULES: Tuple[Rule, ...] = (
         level=SYMPTOM,
         confidence=0.7,
         signs=signs(
-            r"Connect to (?P<peer>[^ <]+)<(?P<port>\d+)> .*No route to host",
-            r"Call to connect .*No route to host",
-            r"connect(?:ing)? (?:to (?P<peer>[^ <]+)<(?P<port>\d+)> )?returned No route to host",
+            r"Connect to (?P<peer>[^ <]+)<(?P<port>\d+)> (?!.*, retrying).*No route to host",
+            r"Call to connect (?!.*, retrying).*No route to host",
+            r"connect(?:ing)? (?:to (?P<peer>[^ <]+)<(?P<port>\d+)> )?returned No route to host(?!.*, retrying)",
+            r"\bconnect\(fd=\d+, dest_addr=(?P<peer>[\w.:]+):(?P<port>\d+)\) failed: No route to host",
             r"connect\(\) to \[?(?P<peer>[\w.:-]+?)\]?(?::(?P<port>\d+))? .*?No route to host",
             r"SO_ERROR: No route to host, remote=\[(?P<peer>[\w.:-]+)\]",
             r"^\W*(?:\[[\w:.-]+\]:? ?)?(?:RuntimeError|OSError|"
@@ -504,12 +523,49 @@ RULES: Tuple[Rule, ...] = (
         label="node_network_down",
         level=SYMPTOM,
         confidence=0.45,
-        signs=signs(r"Connect to (?P<peer>[^ <]+)<\d+> (?:failed|returned) ?:?.*Connection refused"),
+        signs=signs(
+            r"Connect to (?P<peer>[^ <]+)<\d+> (?:failed|returned) ?:?(?!.*, retrying).*Connection refused",
+            r"\bconnect\(fd=\d+, dest_addr=(?P<peer>[\w.:]+):\d+\) failed: Connection refused",
+        ),
         cause="{peer} refuses NCCL's connection: its network is broken, or its process has already ended.",
         fix=(
             "Look for the rank on {peer} and its own log first; if that node answers to nobody, take it out of "
             "torchfleet_group (playbooks/check.yml shows the matrix of who reaches whom)."
         ),
+        probe="host_reachable",
+        probe_parameters={"host": "{peer}"},
+    ),
+    # NCCL tries again by itself; these lines alone are of a run that hangs in it, or that found its peer later.
+    Rule(
+        id="connect_tried_again",
+        label="firewall_blocked_ports",
+        level=ECHO,
+        confidence=0.45,
+        signs=signs(
+            r"connect (?:to (?P<peer>[^ <]+)<(?P<port>\d+)> )?returned (?:.*(?:No route to host|timed out)).*, retrying"
+        ),
+        unless=("nccl_ready",),
+        recovers=True,
+        cause=(
+            "NCCL tries again and again to connect to {peer}: a firewall drops its ports, or the address is not routed."
+        ),
+        fix=(
+            "Let the nodes reach each other on all TCP ports (firewall-cmd --zone=trusted --add-source=<training "
+            "subnet>); look that the address is on the network that the nodes share."
+        ),
+        probe="tcp_port_reachable",
+        probe_parameters={"host": "{peer}", "port": "{port}"},
+    ),
+    Rule(
+        id="connect_refused_again",
+        label="node_network_down",
+        level=ECHO,
+        confidence=0.4,
+        signs=signs(r"connect (?:to (?P<peer>[^ <]+)<\d+> )?returned (?:.*Connection refused).*, retrying"),
+        unless=("nccl_ready",),
+        recovers=True,
+        cause="{peer} refuses NCCL's connection time and again: its process has ended, or the address is not its own.",
+        fix="Look in the log of the rank on {peer} first, then whether the nodes reach each other (check.yml).",
         probe="host_reachable",
         probe_parameters={"host": "{peer}"},
     ),
@@ -532,7 +588,10 @@ RULES: Tuple[Rule, ...] = (
             r"Node\(s\) \S+ not responding",
             r"NET/IB ?: .*async fatal event",
             r"Fatal error\. Detected \d+ failed devices",
+            r"NET/IB ?: Device \d+ marked as failed",
             r"device's health compromised",
+            r"mlx5_core .*(?:Health issue observed|health recovery failed|Cable error)",
+            r"mlx5_core .*wait_func:\d+.* timeout",
             r"poll_health:\d+: Fatal",
             r"mlx5_error_sw_reset",
             sign(r"eth\d|(?:en|ib)\w+: Link is [Dd]own", "link is down"),
@@ -752,6 +811,7 @@ RULES: Tuple[Rule, ...] = (
         # As ibstat, ibstatus and ibv_devinfo print it.
         signs=signs(
             sign(r"^\s*State: Down\s*$", "state: down"),
+            r"Port number \d+ state is Down",
             sign(r"^\s*state:\s+(?:\d: DOWN|PORT_DOWN)\b", ": down", "port_down"),
         ),
         recovers=True,

@@ -114,13 +114,33 @@ RULES: Tuple[Rule, ...] = (
             r"inconsistent compute device and\W*device_id",
             r"Given groups=\d+",
             r"Expected .{0,40}(?:dimension|input|tensor) .{0,60}(?:but got|to have)",
-            r"CUDA error: (?:an illegal memory access|misaligned address|an illegal instruction)",
-            r"Xid \([^)]*\): (?:13|31|43|45|68|69)\b",
+            r"an illegal (?:memory access|instruction) was encountered",
+            r"misaligned address",
+            r"invalid program counter",
+            r"operation not supported on global/shared",
+            r"too many (?:resources requested for launch|blocks in cooperative launch)",
+            r"invalid configuration argument",
+            r"not permitted when stream is capturing|due to a previous error during capture",
+            r"cudaError(?:Illegal|Misaligned|Assert|InvalidPc|InvalidAddressSpace|LaunchOutOf|StreamCapture)",
+            r"CUDA_ERROR_(?:ILLEGAL|MISALIGNED|ASSERT|INVALID_PC|INVALID_ADDRESS_SPACE|LAUNCH_OUT_OF|STREAM_CAPTURE)",
+            sign(
+                r"CUDA (?:error|failure):? \(?(?:code )?7(?:0[01]|1[05-8])\b",
+                *("cuda error", "cuda failure"),
+            ),
+            # A process that was forked after its parent had used CUDA.
+            r"RuntimeError: (?:CUDA error|cuda runtime error)\W+(?:3\W+)?initialization error",
+            r"Xid \([^)]*\): (?:13|31|43|45|68|69|137)\b",
             r"loss is (?:nan|inf)\b",
             r"user-created ncclRedOp_t",
+            r"NCCL only supports CUDA tensors",
             r"Trying to (?:send|recv) to self without",
             r"invalid root \d+ \(root should",
-            r"NCCL WARN .*is not a valid pointer",
+            r"(?:NCCL WARN |^\W*)\w+ : .*(?:is not a valid pointer|argument is NULL|mismatchs with NCCL device)",
+            r"(?:NCCL WARN |^\W*)\w+ : invalid (?:type|reduction operation) \d",
+            r"ncclGroupEnd: not in a group call",
+            r"communicator before the previous operation returned",
+            r"host threads racing to launch NCCL",
+            r"comm \S+ has already been destroyed",
             r"Memory access fault by GPU node",
             r"_dynamo\.exc\.\w+",
         ),
@@ -349,11 +369,14 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.8,
         signs=signs(
             r"detected mismatch between collectives",
+            r"symmetric registration check failed on rank",
             r"Mismatched collective detected",
             r"collective mismatch around rank",
             r"NCCL WARN Your program may be hanging",
             r"op\.preamble\.length <= op\.nbytes",
             r"collective.{0,40}shapes? .{0,30}mismatch",
+            # What the peer sends does not fit what this rank posted.
+            r"Got completion .*?(?:error|status)[ =](?:IBV_WC_LOC_LEN_ERR|IBV_WC_REM_INV_REQ_ERR|[19]\b)",
         ),
         cause="Ranks called different collectives, or one with tensors of different sizes.",
         fix=(
@@ -378,7 +401,10 @@ RULES: Tuple[Rule, ...] = (
             r"Got completion .*?(?:error|status)[ =](?:IBV_WC_WR_FLUSH_ERR|5\b)",
             r"socket (?:recv|send) failed while polling",
             r"Call to (?:recv|send|write|read)\w* (?:from|to)? ?\S* ?failed",
-            r"NET/OFI Request completed with error",
+            sign(
+                r"NET/OFI .*(?:completed with error|Error posting|failed to (?:post|process)|progress failed)",
+                *("completed with error", "error posting", "failed to post", "failed to process", "progress failed"),
+            ),
             r"Socket unexpectedly closed",
             r"Application timeout caused pair closure",
             r"peer process has unexpectedly disconnected",
@@ -467,12 +493,19 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"\bLLVM ERROR: ",
             r"Windows fatal exception",
-            sign(r"NCCL WARN (?!Failed to open libibverbs|NET/Plugin|NET/OFI Disabling shared|Missing)", "nccl warn"),
-            sign(r"\b(?:\w+\.)*\w*(?-i:Error|Exception): ", "error: ", "exception: "),
+            sign(
+                r"NCCL WARN (?!Failed to open libibverbs|NET/Plugin|NET/OFI Disabling shared|Missing|CC On, |"
+                r"NET/IB : (?:No device|There are mismatched|SHARP coll init)|Could not find a path for|"
+                r"Cannot get incoming CPU|"
+                r"Maximum retry reached for)",
+                "nccl warn",
+            ),
+            sign(r"\b(?:\w+\.)*\w*(?-i:Error|Exception): (?!severity=Corrected)", "error: ", "exception: "),
             r"Traceback \(most recent call last\)",
             # A frame of one whose head and end were left out.
             sign(r"^.{0,160}\bFile \"[^\"]+\", line \d+, in [<\w]", 'file "'),
             r"C\+\+ exception with description",
+            r"INTERNAL ASSERT FAILED at",
             r"Failed to start container",
             r"NCCL error in: ",
             # Whatever program it is: a line that begins by saying so.
@@ -484,6 +517,7 @@ RULES: Tuple[Rule, ...] = (
             ),
             r"Exception raised from (?:c10_cuda_check_implementation|checkForNCCLErrors|ncclCommWatchdog)",
             r"^Error from server \(",
+            sign(r"\bCUDA (?:error|failure)(?:: | \d)(?!.*Proceeding without)", "cuda error", "cuda failure"),
         ),
         recovers=True,
         cause="Something failed, and no rule knows these lines.",

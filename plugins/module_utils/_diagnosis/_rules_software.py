@@ -85,7 +85,7 @@ RULES: Tuple[Rule, ...] = (
             r"Couldn't load custom C\+\+ ops",
             r"version mismatch! DeepSpeed ops",
             r"compiled using NumPy 1\.x cannot be run",
-            r"is a stub library",
+            r"is a stub library|cudaErrorStubLibrary|CUDA_ERROR_STUB_LIBRARY",
         ),
         outranks=("missing_shared_lib",),
         cause=(
@@ -138,10 +138,11 @@ RULES: Tuple[Rule, ...] = (
             r"cannot find -l(?P<library>\w+)",
             r"Could not find (?P<library>lib\S+\.so\S*) ",
             r"libcuda\.so cannot found",
-            r"ailed to (?:dl)?open (?P<library>lib(?:cu|nv)[\w-]+\.so\S*)",
+            r"ailed to (?:dl)?open (?P<library>lib(?:cu|nv(?!idia-ml))[\w-]+\.so\S*)",
             r"ibrary (?P<library>lib\S+\.so\S*) is not found or cannot be loaded",
             r"ImportError: (?P<library>lib[\w+-]+\.so[.\d]*)$",
             r"DLL load failed while importing",
+            r"PTX JIT compiler library not found",
         ),
         cause="The library {library} is not on this node, or not where the loader looks.",
         fix=(

@@ -99,6 +99,13 @@ QUIET = [
     "NCCL WARN NET/OFI Disabling shared memory is not needed\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 88\n",
     "libfabric:7:1::core:core:fi_getinfo_():1382<info> fi_getinfo: provider tcp returned -61 (No data available)\n",
     "srun: Job 7 has been allocated resources\nsrun: Job step created\n",
+    # NCCL's own second tries, and its monitor's port, before the communicator is there.
+    "h1:1:9 [0] NCCL INFO Call to connect returned Connection refused, retrying\nh1:1:9 [0] NCCL INFO comm 0x7f - Init COMPLETE\n",
+    "h1:1:9 [0] NCCL INFO socketPollConnect: connect to 10.0.0.2<41000> returned Connection timed out, retrying (1/34) "
+    "after sleep for 100 msec\nh1:1:9 [0] NCCL INFO ncclCommInitRank comm 0x7f rank 0 nranks 2 - Init COMPLETE\n",
+    "h1:1:9 [0] misc/socket.cc:412 NCCL WARN Call to bind failed: Address already in use\n"
+    "h1:1:9 [0] NCCL INFO RAS failed to establish a client listening socket at 127.0.0.1<28028>\n"
+    "h1:1:9 [0] NCCL INFO ncclCommInitRank comm 0x7f rank 0 nranks 2 - Init COMPLETE\nstep: 1 loss: 2.4\n",
     "Fabric\n        State                             : Completed\n        Status                            : Success\n",
     "GPU Recovery Action                       : None\n",
 ]
@@ -107,6 +114,30 @@ QUIET = [
 @pytest.mark.parametrize("text", QUIET)
 def test_says_nothing_of_plain_messages(text: str) -> None:
     assert diagnose(text)[0].label == "none"
+
+
+def test_a_second_try_is_not_the_cause_of_what_the_program_raised() -> None:
+    text = (
+        "h1:1:9 [0] NCCL INFO socketPollConnect: connect to 10.0.0.2<41000> returned Connection refused, retrying (1/34)\n"
+        "Traceback (most recent call last):\n  File \"train.py\", line 9, in <module>\nKeyError: 'lr'\n"
+    )
+    assert diagnose(text)[0].label == "user_code"
+
+
+def test_what_torch_repeats_of_nccl_is_enough() -> None:
+    for last, label in (
+        ("socketStartConnect: exceeded timeouts (3600)", "nccl_wrong_socket_ifname"),
+        ("Error: network IB not found.", "net_plugin_unusable"),
+        ("Could not find real path of /sys/class/pci_bus/0000:01/../../0000:01:00.0", "nccl_bug_upgrade"),
+        ("Broadcast : sendbuff is not a valid pointer", "user_code"),
+        ("[Service thread] Accept failed Resource temporarily unavailable", "insufficient_log"),
+    ):
+        text = (
+            "[rank3]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:317, unhandled system error\n"
+            "[rank3]: ncclSystemError: System call (e.g. socket, malloc) or external library call failed\n"
+            f"[rank3]: Last error:\n[rank3]: {last}\n"
+        )
+        assert diagnose(text)[0].label == label
 
 
 def test_a_directory_that_a_step_does_not_need_is_no_failure() -> None:

@@ -376,9 +376,11 @@ def _other_readings(raw: bytes, start: int, end: int, content: str) -> List[str]
     readings = [] if bare == content else [bare]
     before = raw[max(0, start - _BROKEN.stop - 1) : max(0, start - 1)].rpartition(b"\n")[2].decode("utf-8", "replace")
     after = raw[end + 1 : end + _BROKEN.stop].partition(b"\n")[0].decode("utf-8", "replace")
-    for first, second in ((content, _DRESS.sub("", after, count=1)), (before, bare)):
-        first, second = first.rstrip(), second.rstrip()
-        if len(first) in _BROKEN and second and not second[0].isupper():
+    for first, line in ((content, after), (before, content)):
+        first, second = first.rstrip(), _DRESS.sub("", line.rstrip(), count=1)
+        # Where only the second is dressed it is a line of its own.
+        alike = _DRESS.sub("", first, count=1) != first or second == line.strip()
+        if len(first) in _BROKEN and second and alike and not second[0].isupper():
             readings.append(f"{first} {second}")
     return readings
 

@@ -477,6 +477,7 @@ RULES: Tuple[Rule, ...] = (
             _code(100),
             r"No devices found\. Waiting",
             r"0 active drivers \(|Failed to infer device type",
+            r"GPUs requested but none|(?:CUDA|GPU)Accelerator\W can not run",
             r"Found 0 GPUs?\b",
             r"CUDA unavailable, invalid device",
             r"Invalid CUDA 'device=",

@@ -156,7 +156,8 @@ RULES: Tuple[Rule, ...] = (
                 r"^(?!.*(?:torch\.distributed|NCCL|CUDA[ _](?:error|driver|out|runtime|failure|kernel)"
                 r"|cuda(?:Error|Get|Set|Malloc)|c10d|gloo|CalledProcessError|ChildFailed|ProcessExited"
                 r"|SignalException|"
-                r"Connection|BrokenPipe|Timeout|EOFError|DataLoader worker|ActorDied|Errno|Engine|"
+                r"Connection|BrokenPipe|Timeout|EOFError|DataLoader worker|ActorDied|WorkerCrashed|Errno|Engine|"
+                r"failed with exit code|"
                 r"RuntimeError: Error building|RuntimeError\s*$))"
                 # What launchers and collectors put before a line.
                 r"(?:\[\d+,\d+\]<std\w+>:\s?|\W*\[[^\]]+\]:? ?|[\w.-]+:\d+ \| |[\w.-]+: |\d[\dT:.,+-]*Z? )*"
@@ -259,6 +260,8 @@ RULES: Tuple[Rule, ...] = (
             r"mpirun: killing job|interrupt, aborting\.",
             r"Signal: Terminated \(15\)|EXIT STRING: (?:Terminated|Hangup|Interrupt) \(signal",
             r"Exited with signal termination: 15",
+            r"[Ss]ending Ctrl-C to|Ctrl-C caught",
+            sign(r"(?:line \d+: +|^)\d+ Terminated  |^\W*Hangup\W*$", " terminated  ", "hangup"),
             r"one more within 1 sec to abort",
             r"hit ctrl-c again",
             r"^Killed by signal (?:1|2|15)\.",
@@ -409,6 +412,8 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.4,
         signs=signs(
             r"End of error message|\*\*\* Process received signal \*\*\*",
+            r"double free or corruption|corrupted size vs|stack smashing detected|(?:free|malloc)\(\): \w+",
+            r"BAD TERMINATION OF ONE OF|has exited due to process rank|exit with status code -?[1-9]",
             r"exited with a non-zero status of|worker died (?:or was killed|unexpectedly) while executing",
             r"exited unexpectedly",
             r"_init failed for some reason",
@@ -493,6 +498,8 @@ RULES: Tuple[Rule, ...] = (
             ),
             r"Exception raised from (?:c10_cuda_check_implementation|checkForNCCLErrors|ncclCommWatchdog)",
             r"^Error from server \(",
+            r"Error response from daemon|Cannot connect to the Docker daemon|Failed to pull image",
+            r"ORTE_ERROR_LOG: ",
         ),
         recovers=True,
         cause="Something failed, and no rule knows these lines.",

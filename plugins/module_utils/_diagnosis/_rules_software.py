@@ -263,7 +263,7 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.88,
         signs=signs(
             r"Installed CUDA version (?P<toolkit>[\d.]+) does not match the version torch was compiled with "
-            r"(?P<torch>[\d.]+)(?!.*accepting)",
+            r"(?P<torch>[\d.]+)(?!.*(?:accepting|Allowing))",
             r"CUDA version \(?(?P<toolkit>[\d.]+)\)? mismatches the version that was used to compile PyTorch "
             r"\(?(?P<torch>[\d.]+)",
             r"detected CUDA version \(?(?P<toolkit>[\d.]+)\)? mismatches the version",
@@ -411,7 +411,7 @@ RULES: Tuple[Rule, ...] = (
             r"Too many authentication failures",
             r"AuthenticationException",
             r"PasswordRequiredException",
-            r"BadAuthenticationType|No authentication methods available|Authentication failed",
+            r"BadAuthenticationType|No authentication methods available|(?:xception: |^)Authentication failed[.:]",
             r"Server '\S+' not found in known_hosts",
             r"Error reading SSH protocol banner",
             r"no matching (?:host key type|key exchange method|cipher|MAC) found",
@@ -807,7 +807,11 @@ RULES: Tuple[Rule, ...] = (
             r"confirm allocation|hostlist specified|mutually exclusive|violates accounting|"
             r"time limit is invalid|Memory required by task|not permitted|nvalid .{3,60}specifi|"
             r"node count specification|node not available|exceeds? .*limit)",
-            r"You set `?(?:--)?(?:ntasks|devices|num_nodes)=\S+ in",
+            r"You set `?(?:--)?(?:ntasks|devices|num_nodes)=\S+ (?:and \S+ )?in",
+            r"Cannot determine (?:world size|(?:global|local) rank)\. Environment",
+            r"(?:node|base)_rank(?:\(\d+\) != 0| not provided)|world_size\(\d+\) cannot be less",
+            r"In a multi-node environment, ",
+            r"launch new distributed processes with .local_rank > 0",
         ),
         cause="The launcher's arguments contradict each other or the hosts.",
         fix=(

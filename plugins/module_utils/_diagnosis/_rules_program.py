@@ -141,6 +141,7 @@ RULES: Tuple[Rule, ...] = (
             r"error: the following arguments are required",
             r"error: argument \S+: ",
             r"can't open file '[^']+': \[Errno 2\]",
+            r"^(?:ba|da|k|z)?sh: (?:line )?[\d: ]*\S+\.(?:sh|py): No such file or directory$",
             r"syntax error near unexpected token",
         ),
         cause="The program does not accept its command line, or is not where the command line says.",

@@ -108,12 +108,24 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.7,
         signs=signs(
             r"compiled against A[BP]I version",
-            r"compiled using NumPy 1\.x cannot be run",
             r"numpy\.\w+ size changed",
+            r"ImportError: numpy\.\w*core\.multiarray failed",
         ),
         recovers=True,
         cause="A package was built for another NumPy than the one that is installed.",
         fix="Install numpy<2 (or the version that the package names) on all nodes, or newer builds of the package.",
+        probe="loaded_libraries",
+    ),
+    Rule(
+        id="numpy_notice",
+        label="library_conflict",
+        level=HINT,
+        confidence=0.4,
+        # Torch goes on without NumPy, and so do many programs.
+        signs=signs(r"compiled using NumPy 1\.x cannot be run"),
+        recovers=True,
+        cause="A package was built for NumPy 1, and NumPy 2 is installed.",
+        fix="Install numpy<2 on all nodes, or newer builds of the package.",
         probe="loaded_libraries",
     ),
     Rule(
@@ -549,10 +561,12 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.6,
         signs=signs(
             r"(?:ssh exited|Exited) with exit code 12[67]\b",
-            r"exited with (?:status|code) 12[67]\b",
+            r"exited with (?:status|code) 12[67]\b|^Exit code: +12[67]\b",
             r"execve\(\): (?:\S+: Permission denied|bad interpreter)|Slurmd could not execve",
             r"cannot execute(?: binary file)?: (?:Exec format|required file not)",
             r"sh: (?:line \d+: )?\S+(?<!rc)(?<!profile): (?:Permission denied$|bad interpreter)",
+            # A host before the shell, as above; what start-up files look for in vain is no matter.
+            r"^[\w.-]+: (?:ba|da|k|z)?sh: (?:line \d+: )?(?!/etc/|\S*/\.)\S+: No such file or directory$",
         ),
         recovers=True,
         cause="A shell on a node found no such command (exit code 127) or may not or cannot run it (126).",

@@ -476,7 +476,7 @@ RULES: Tuple[Rule, ...] = (
             r"cuda\.device_count\(\) ?=+ ?0",
             _code(100),
             r"No devices found\. Waiting",
-            r"0 active drivers \(|Failed to infer device type",
+            r"0 active drivers \(|Failed to infer device type|found no CUDA devices",
             r"GPUs requested but none|(?:CUDA|GPU)Accelerator\W can not run",
             r"Found 0 GPUs?\b",
             r"CUDA unavailable, invalid device",

@@ -376,11 +376,18 @@ def _other_readings(raw: bytes, start: int, end: int, content: str) -> List[str]
     readings = [] if bare == content else [bare]
     before = raw[max(0, start - _BROKEN.stop - 1) : max(0, start - 1)].rpartition(b"\n")[2].decode("utf-8", "replace")
     after = raw[end + 1 : end + _BROKEN.stop].partition(b"\n")[0].decode("utf-8", "replace")
-    for first, second in ((content, _DRESS.sub("", after, count=1)), (before, bare)):
-        first, second = first.rstrip(), second.rstrip()
-        if len(first) in _BROKEN and second and not second[0].isupper():
+    for first, line in ((content, after), (before, content)):
+        first, second = first.rstrip(), _DRESS.sub("", line, count=1).rstrip()
+        # What wears more than the line before it is a line of its own.
+        alike = _dress_of(line) <= _dress_of(first)
+        if alike and len(first) in _BROKEN and second and not second[0].isupper():
             readings.append(f"{first} {second}")
     return readings
+
+
+def _dress_of(line: str) -> int:
+    found = _DRESS.match(line.lstrip())
+    return found.end() if found else 0
 
 
 @lru_cache(maxsize=1)

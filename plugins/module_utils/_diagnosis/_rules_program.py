@@ -142,6 +142,7 @@ RULES: Tuple[Rule, ...] = (
             r"host threads racing to launch NCCL",
             r"comm \S+ has already been destroyed",
             r"Memory access fault by GPU node",
+            r"out of resource: (?:shared memory|tensor memory|threads|registers)",
             r"_dynamo\.exc\.\w+",
         ),
         cause="The program's tensors, devices or model do not fit together, or a kernel of it went wrong.",
@@ -160,6 +161,7 @@ RULES: Tuple[Rule, ...] = (
             r"error: the following arguments are required",
             r"error: argument \S+: ",
             r"can't open file '[^']+': \[Errno 2\]",
+            r"^(?:ba|da|k|z)?sh: (?:line )?[\d: ]*\S+\.(?:sh|py): No such file or directory$",
             r"syntax error near unexpected token",
         ),
         cause="The program does not accept its command line, or is not where the command line says.",
@@ -175,7 +177,8 @@ RULES: Tuple[Rule, ...] = (
                 r"^(?!.*(?:torch\.distributed|NCCL|CUDA[ _](?:error|driver|out|runtime|failure|kernel)"
                 r"|cuda(?:Error|Get|Set|Malloc)|c10d|gloo|CalledProcessError|ChildFailed|ProcessExited"
                 r"|SignalException|"
-                r"Connection|BrokenPipe|Timeout|EOFError|DataLoader worker|ActorDied|Errno|Engine|"
+                r"Connection|BrokenPipe|Timeout|EOFError|DataLoader worker|ActorDied|WorkerCrashed|Errno|Engine|"
+                r"failed with exit code|"
                 r"RuntimeError: Error building|RuntimeError\s*$))"
                 # What launchers and collectors put before a line.
                 r"(?:\[\d+,\d+\]<std\w+>:\s?|\W*\[[^\]]+\]:? ?|[\w.-]+:\d+ \| |[\w.-]+: |\d[\dT:.,+-]*Z? )*"
@@ -240,11 +243,13 @@ RULES: Tuple[Rule, ...] = (
             r"TERM_RUNLIMIT",
             r"JobState=(?:TIMEOUT|PREEMPTED|CANCELLED|DEADLINE)",
             r"(?:launch_time_limit|time limit) (?:of \S+ \w+ )?(?:was |is )?(?:reached|exceeded)",
-            r"TERM_(?:OWNER|ADMIN|PREEMPT)",
-            r"preempted by",
+            r"TERM_(?:(?:FORCE_|REQUEUE_)?(?:OWNER|ADMIN)|PREEMPT|CPULIMIT|DEADLINE|EXTERNAL_SIGNAL|LOAD|WINDOW)",
+            r"preempted by|(?:instance|job|node|pod|VM|TPU) was preempted",
+            r"exceeded (?:hard|soft) wallclock time|Max(?:Runtime|WaitTime)Exceeded",
+            r"user-provided time limit for job execution",
             r"imminent node shutdown",
             r"STEPD TERMINATED ON",
-            r"active longer than specified deadline|DeadlineExceeded",
+            r"active (?:on the node )?longer than (?:the )?specified deadline|DeadlineExceeded",
             r"interruption notice",
         ),
         unless=("step_ended_for_a_task",),
@@ -272,7 +277,12 @@ RULES: Tuple[Rule, ...] = (
             r"Forwarding signal (?:2|15) to job",
             r"^User defined signal [12]\b",
             r"Received SIG(?:TERM|INT|HUP)",
-            r"srun: forcing job termination",
+            r"srun: (?:forcing job termination|Force Terminated)|Job allocation \d+ has been revoked",
+            r"mpirun: killing job|interrupt, aborting\.",
+            r"Signal: Terminated \(15\)|EXIT STRING: (?:Terminated|Hangup|Interrupt) \(signal",
+            r"Exited with signal termination: 15",
+            r"[Ss]ending Ctrl-C to|Ctrl-C caught",
+            sign(r"(?:line \d+: +|^)\d+ Terminated  |^\W*Hangup\W*$", " terminated  ", "hangup"),
             r"one more within 1 sec to abort",
             r"hit ctrl-c again",
             r"^Killed by signal (?:1|2|15)\.",
@@ -412,6 +422,7 @@ RULES: Tuple[Rule, ...] = (
             r"Work Request Flushed",
             r"Horovod has been shut down",
             r"died because its node has died",
+            r"Connection to \S+ (?:port \d+ )?closed by remote host|ssh_dispatch_run_fatal: ",
         ),
         cause="A peer closed its connection: it died first, and this log shows only what its neighbours saw.",
         fix=(
@@ -427,7 +438,10 @@ RULES: Tuple[Rule, ...] = (
         level=CONTAINER,
         confidence=0.4,
         signs=signs(
-            r"End of error message",
+            r"End of error message|\*\*\* Process received signal \*\*\*",
+            r"double free or corruption|corrupted size vs|stack smashing detected|(?:free|malloc)\(\): \w+",
+            r"BAD TERMINATION OF ONE OF|has exited due to process rank|exit with status code -?[1-9]",
+            r"exited with a non-zero status of|worker died (?:or was killed|unexpectedly) while executing",
             r"exited unexpectedly",
             r"_init failed for some reason",
             sign(r"\[ ?\d+\] /\S+\.so[.\d]*\(\S*\+0x", "+0x"),
@@ -510,7 +524,8 @@ RULES: Tuple[Rule, ...] = (
             r"NCCL error in: ",
             # Whatever program it is: a line that begins by saying so.
             sign(
-                r"^(?:[\w./@-]+: )?(?:fatal(?: error)?|error|panic): (?!couldn't chdir|ld\.so: object)",
+                r"^(?:[\w./@-]+: )?(?:fatal(?: error)?|error|panic): "
+                r"(?!couldn't chdir|ld\.so: object|pip's dependency|ld returned)",
                 "fatal: ",
                 "error: ",
                 "panic: ",
@@ -518,6 +533,8 @@ RULES: Tuple[Rule, ...] = (
             r"Exception raised from (?:c10_cuda_check_implementation|checkForNCCLErrors|ncclCommWatchdog)",
             r"^Error from server \(",
             sign(r"\bCUDA (?:error|failure)(?:: | \d)(?!.*Proceeding without)", "cuda error", "cuda failure"),
+            r"Error response from daemon|Cannot connect to the Docker daemon|Failed to pull image",
+            r"ORTE_ERROR_LOG: ",
         ),
         recovers=True,
         cause="Something failed, and no rule knows these lines.",

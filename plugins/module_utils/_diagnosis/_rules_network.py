@@ -292,7 +292,7 @@ RULES: Tuple[Rule, ...] = (
             r"ifa != nullptr",
             r"(?<!rp != nullptr\. )Unable to find address for: (?P<ifname>\S+)",
             r"Unable to find interface for: (?P<ifname>\S+)",
-            r"makeDeviceForInterface.*(?:unsupported|fail)",
+            r"makeDeviceFor(?:Interface|Hostname).*(?:unsupported|fail)",
         ),
         cause=(
             "Gloo has no interface named {ifname}: GLOO_SOCKET_IFNAME takes the plain name of one interface, no ^ and "
@@ -348,7 +348,8 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.55,
         signs=signs(
             r"Gloo connectFullMesh failed",
-            r"gloo/transport/tcp/\w+\.cc.*(?:timed out connecting|connect timeout|no error)",
+            r"gloo/transport/tcp/\w+\.cc.*(?:timed out connecting|connect timeout|no error|\] connect \[|bind_rv == 0"
+            r"|ss1\.ss_family)",
         ),
         cause="Gloo's ranks cannot connect to one another: it took an address that peers do not reach.",
         fix=(
@@ -403,7 +404,7 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.9,
         signs=signs(
             sign(r":(?P<port>\d{2,5}) \(errno: 98", "(errno: 98"),
-            r"port: (?P<port>\d+), .*EADDRINUSE",
+            r"port: (?P<port>\d+), .*(?:EADDRINUSE|code: -98)",
             r"EADDRINUSE",
             r"Address already in use",
             r"communication on port [`'\"]?(?P<port>\d+)[`'\"]?, but another process is utilizing it",
@@ -413,6 +414,7 @@ RULES: Tuple[Rule, ...] = (
             r"Only one usage of each socket address",
             sign(r"\b(?:error|errno|WinError)[: ]+10048\b", "10048"),
             r"[Pp]ort (?P<port>\d+) (?:is )?(?:in use|occupied|taken|busy)\b",
+            r"port: (?P<port>\d+) already in use\s*$",
             r"\[Errno 98\]",
             r"[Ff]ailed to bind to address",
         ),
@@ -615,19 +617,21 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"client socket has timed out after \S+ while trying to connect to \(?(?P<host>[\w.:\[\]-]+?)[,:] "
             r"?(?P<port>\d+)\)?",
-            r"connect\(\) timed out\. Original timeout",
+            r"connect\(\) timed out\.",
             r"DistStoreError: Socket Timeout",
-            r"RendezvousConnectionError",
+            # Not where node 0 has left first at the end of a good run.
+            r"^(?!.*failed to shutdown the rendezvous).*RendezvousConnectionError",
             r"connection to the C10d store has failed",
             r"client socket has failed to connect to any network address of \(?(?P<host>[\w.-]+), ?(?P<port>\d+)",
             r"TCP client failed to connect/validate to host (?P<host>[\w.-]+):(?P<port>\d+)",
             # The answer of a store that is going down, or of something else that listens there.
-            r"Stop_waiting response is expected",
+            r"(?:Stop_waiting|wait_canceled|not_ready) response (?:is )?expected",
             r"Ping failed, invalid value returned from server",
             # An address that no machine has looks like a firewall that rejects. The store's was given by hand.
             r"client socket has failed to connect to \[?(?P<host>[\w.:-]+?)\]?:(?P<port>\d+) \(errno: 11[23]",
             r"(?:[Uu]nable|[Ff]ailed) to connect to (?:the )?(?:GCS|coordinator)\b",
             r"EtcdConnectionFailed",
+            r"HTTPConnectionPool\(host='(?P<host>[^']+)', port=(?P<port>\d+)\): .* url: /(?:v2/|version)",
             r"HTTPConnectionPool\(host='(?P<host>[^']+)', port=(?P<port>2379)\)",
         ),
         cause=(
@@ -641,6 +645,18 @@ RULES: Tuple[Rule, ...] = (
         ),
         probe="tcp_port_reachable",
         probe_parameters={"host": "{host}", "port": "{port}"},
+    ),
+    fact("rendezvous_lost", r"failed to (?:shutdown the|send a keep-alive .{0,40}) rendezvous", r"Rendezvous\w+Error"),
+    Rule(
+        id="rendezvous_id_differs",
+        label="master_addr_unreachable",
+        level=SYMPTOM,
+        confidence=0.5,
+        signs=signs(r"config has no run_id, generated a random"),
+        needs=("rendezvous_lost",),
+        recovers=True,
+        cause="No --rdzv_id was given, so each node made its own, and they do not meet.",
+        fix="Give all nodes the same --rdzv_id (launch.yml does).",
     ),
     Rule(
         id="refused_by_store",
@@ -768,6 +784,9 @@ RULES: Tuple[Rule, ...] = (
             r"RendezvousTimeoutError",
             r"rendezvous .{0,80}(?:did not complete|timed out|times out)",
             r"Exceeded max number of attempts to join",
+            r"timed out waiting for all \d+ members",
+            r"Cannot provide a placement group of|Placement group creation timed out",
+            r"Timeout while waiting for keys in EtcdStore",
             r"Timed out waiting for hosts to",
             r"Barrier timed out\b.*tasks? ",
             r"still waiting for response from worker",
@@ -792,6 +811,8 @@ RULES: Tuple[Rule, ...] = (
             r"[Ww]ait timeout for key",
             r"DistStoreError: wait timeout",
             r"RuntimeError: Wait timeout",
+            r"Timeout waiting for key: ",
+            r"Timed out waiting on barrier on rank ",
         ),
         cause="This rank waited in vain for a peer's key in the store: the peer never came that far.",
         fix="Look in the log of the rank that published nothing (rank 0 for the communicator id).",

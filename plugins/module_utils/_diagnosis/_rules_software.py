@@ -552,6 +552,7 @@ RULES: Tuple[Rule, ...] = (
             r"environment variable (?P<variable>\w+) expected, but not set",
             r"rendezvous: (?P<variable>rank|world_?size) parameter missing",
             sign(r"Could not find ['\"](?P<variable>" + _ENV + r")['\"]", "could not find"),
+            r"\b(?P<variable>[A-Z_]+) is not in the environment",
             sign(r"^\W*['\"](?P<variable>" + _ENV + r")['\"]\s*$", *_ENV_KEYS),
         ),
         cause="{variable} is not set: the program was not started by a launcher, or by one that does not set it.",
@@ -623,7 +624,7 @@ RULES: Tuple[Rule, ...] = (
             r"backend does not support (?:limiting num nodes|worker include)",
             r"must equal world.?size",
             r"world.?size is \d+ but have \d+ available devices",
-            r"is not in MIN:MAX format|MIN:MAX format is only supported",
+            r"is not in \W?MIN:MAX\W? format|MIN:MAX format is only supported",
             r"World size \(\d+\) is not valid with the current list",
             r"using multiple machines, you need to specify the main process",
             r"Bad hostfile text",
@@ -635,7 +636,21 @@ RULES: Tuple[Rule, ...] = (
             r"requires same number of devices per node",
             r"Unable to detect suitable master address",
             r"Unknown launcher",
-            r"'--no_python' flag",
+            r"'--no[-_]python' flag",
+            r"(?:absent|missing) in (?:RendezvousParameters|endpoint)",
+            r"rendezvous (?:configuration (?:string|option)|backend name|backend '[^']*' is not registered)",
+            r"imum number of (?:rendezvous )?nodes \(",
+            r"run id must be a non-empty",
+            r"server_port must be specified when world_size",
+            r"`(?:rank|world_size)` must be an integer",
+            r"int\(\) with base 10: '[$<]",
+            r"Mesh should not be bigger than default world",
+            r"!= WORLD_SIZE\(",
+            r"should have a unique IP address",
+            r"Requested more processes \(\d+\) than there are available",
+            r"tp_size must be divisible by number of nodes|Invalid launcher type",
+            r"(?:Please (?:launch|use)|launch with|launched with) .{0,60}torchrun",
+            r"failed to (?:bind|listen) (?:to|on) .*(?:EACCES|Permission denied)",
             r"at least 2 processes to use",
             r"Less than two GPU ids",
             r"You can only use one of `--",
@@ -664,6 +679,18 @@ RULES: Tuple[Rule, ...] = (
             "One consistent set for all nodes (launch.yml renders it from torchfleet_slots, torchfleet_head and "
             "torchfleet_master_port): same node count and port, its own node or machine rank on each; for MPI one "
             "--mca btl_tcp_if_include <CIDR>."
+        ),
+    ),
+    Rule(
+        id="address_of_another",
+        label="launcher_args_mismatch",
+        level=SYMPTOM,
+        confidence=0.5,
+        signs=signs(r"(?:Error|\bbind)\b.{0,40}Cannot assign requested address"),
+        cause="A process wants to listen on an address that its node does not have: the head's, or a stale one.",
+        fix=(
+            "Start the head on the node whose address is given, and give each node its own host address (VLLM_HOST_IP, "
+            "--node-ip-address and the like) in host_vars."
         ),
     ),
     Rule(

@@ -617,7 +617,7 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"client socket has timed out after \S+ while trying to connect to \(?(?P<host>[\w.:\[\]-]+?)[,:] "
             r"?(?P<port>\d+)\)?",
-            r"connect\(\) timed out\.",
+            r"connect\(\) timed out(?:\.| at /)",
             r"DistStoreError: Socket Timeout",
             # Not where node 0 has left first at the end of a good run.
             r"^(?!.*failed to shutdown the rendezvous).*RendezvousConnectionError",
@@ -631,6 +631,7 @@ RULES: Tuple[Rule, ...] = (
             r"client socket has failed to connect to \[?(?P<host>[\w.:-]+?)\]?:(?P<port>\d+) \(errno: 11[23]",
             r"(?:[Uu]nable|[Ff]ailed) to connect to (?:the )?(?:GCS|coordinator)\b",
             r"EtcdConnectionFailed",
+            r"Could not find any running Ray instance|ray client connection timeout",
             r"HTTPConnectionPool\(host='(?P<host>[^']+)', port=(?P<port>\d+)\): .* url: /(?:v2/|version)",
             r"HTTPConnectionPool\(host='(?P<host>[^']+)', port=(?P<port>2379)\)",
         ),
@@ -664,7 +665,10 @@ RULES: Tuple[Rule, ...] = (
         level=ECHO,
         confidence=0.45,
         # How c10d and Gloo word it before torch 1.11.
-        signs=signs(r"\bRuntimeError: (?:Connection refused|Connection timed out|Network is unreachable)\s*$"),
+        signs=signs(
+            r"\bRuntimeError: (?:Connection refused|Connection timed out|Network is unreachable)(?: at /|\s*$)",
+            r"failed to connect to all addresses",
+        ),
         cause="The rendezvous takes no connections: node 0 is not up, or the address or port is wrong.",
         fix="Check torchfleet_head and torchfleet_master_port, and that the rank on node 0 started first.",
         probe="tcp_port_reachable",
@@ -781,7 +785,7 @@ RULES: Tuple[Rule, ...] = (
         level=SYMPTOM,
         confidence=0.6,
         signs=signs(
-            r"RendezvousTimeoutError",
+            r"RendezvousTimeout(?:Error|Exception)",
             r"rendezvous .{0,80}(?:did not complete|timed out|times out)",
             r"Exceeded max number of attempts to join",
             r"timed out waiting for all \d+ members",

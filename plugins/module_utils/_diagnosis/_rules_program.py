@@ -76,7 +76,7 @@ RULES: Tuple[Rule, ...] = (
             sign(
                 r"(?<!except )(?<![\w`'\"])(?:[\w.]+\.)?(?P<error>(?-i:"
                 + "|".join(_BUILTIN)
-                + r"))(?::(?! *$)|\s*$)(?P<message>.{0,120})",
+                + r"))(?::(?! *$)(?!.* other ranks that didn't finish)|\s*$)(?P<message>.{0,120})",
                 *_BUILTIN,
             ),
             # As torchelastic writes it into its error files.
@@ -117,6 +117,7 @@ RULES: Tuple[Rule, ...] = (
             r"inconsistent compute device and\W*device_id",
             r"Given groups=\d+",
             r"only supports? CUDA tensors|not supported for NCCL process group|Cannot use ReduceOp",
+            r"ProcessGroup\w+::\w+: (?:invalid|only supports|requires|unsupported)",
             r"DDP expects same model|appears not to match (?:sizes|strides) of the same param",
             r"Expected .{0,40}(?:dimension|input|tensor) .{0,60}(?:but got|to have)",
             r"CUDA error: (?:an illegal memory access|misaligned address|an illegal instruction)",
@@ -164,10 +165,10 @@ RULES: Tuple[Rule, ...] = (
                 r"RuntimeError: Error building|RuntimeError\s*$|Exception:\s*$|process \d+ terminated|Worker group in|"
                 # What a rank sees of others, in whatever exception it comes.
                 r"broken pipe|timed? ?out|\bpeer\b|0 bytes|shut ?down|monitoredBarrier|HorovodInternal|"
-                r"unhandled|system error))"
-                # What launchers and collectors put before a line.
-                r"(?:\[\d+,\d+\]<std\w+>:\s?|\W*\[[^\]]+\]:? ?|\W*\"message\": \"|"
-                r"[\w.-]+:\d+ \| |[\w.-]+: |\d[\dT:.,+-]*Z? )*"
+                r"unhandled|system error|other ranks))"
+                # What launchers and collectors put before a line. Each is taken in one way only, or the ways multiply.
+                r"(?:(?=(\[\d+,\d+\]<std\w+>:\s?|\W*\[[^\]]+\]:? ?|\W*\"message\": \"|"
+                r"[\w.-]+:\d+ \| |[\w.-]+: |\d[\dT:.,+-]*Z? ))\1)*"
                 r"(?:\w+\.)*(?-i:(?:[A-Z]\w*)?Exception|[A-Z]\w*Error)\b: "
                 r"?(?P<message>.{0,120})",
                 "error:",
@@ -331,7 +332,7 @@ RULES: Tuple[Rule, ...] = (
             r"not all of them arrived on time",
             r"collective timeout from this local rank",
             r"WorkNCCL::checkTimeout\(",
-            r"Watchdog timeout \(",
+            r"Watchdog timeout \(|RPC call to \w+ timed out",
             r"Exception raised from checkTimeout",
             r"Error: NCCL (?:\w+ )?time-?out\b",
         ),
@@ -407,9 +408,10 @@ RULES: Tuple[Rule, ...] = (
             r"gloo/transport/tcp/\w+\.cc:\d+\] Socket closed",
             r"Error: (?:async error|eof|E[A-Z]+).*originated at tensorpipe",
             r"remote error detected from rank",
+            r"other ranks that didn't finish",
             r"Broken pipe",
             r"TCPStore server has shut down",
-            r"RendezvousClosedError",
+            r"RendezvousClosed(?:Error|Exception)",
             r"Got completion .*?(?:error|status)[ =](?:IBV_WC_WR_FLUSH_ERR|5\b)",
             r"socket (?:recv|send) failed while polling",
             r"Call to (?:recv|send|write|read)\w* (?:from|to)? ?\S* ?failed",

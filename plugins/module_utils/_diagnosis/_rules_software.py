@@ -505,6 +505,15 @@ RULES: Tuple[Rule, ...] = (
         ),
     ),
     Rule(
+        id="ray_versions_differ",
+        label="launcher_remote_env",
+        level=SYMPTOM,
+        confidence=0.6,
+        signs=signs(r"Version mismatch: The cluster was started with"),
+        cause="This node's Ray or Python is of another version than the head's.",
+        fix="Install the same environment on all nodes (pytorch role), and start Ray with that one's interpreter.",
+    ),
+    Rule(
         id="slurm_not_set_up",
         label="launcher_remote_env",
         level=SYMPTOM,
@@ -553,6 +562,19 @@ RULES: Tuple[Rule, ...] = (
             r"rendezvous: (?P<variable>rank|world_?size) parameter missing",
             sign(r"Could not find ['\"](?P<variable>" + _ENV + r")['\"]", "could not find"),
             r"\b(?P<variable>[A-Z_]+) is not in the environment",
+            sign(
+                r"(?:Error|Exception): .{0,80}\b(?P<variable>(?-i:" + _ENV + r"))\b.{0,30}\bnot (?:set|found|defined)",
+                *(key for key in _ENV_KEYS if key != "'RANK'"),
+                "RANK env",
+            ),
+            # A shell's own words.
+            sign(
+                r"\b(?P<variable>(?-i:"
+                + _ENV
+                + r")): (?:(?P=variable) is |unbound variable|parameter (?:null or )?not set)",
+                *(key for key in _ENV_KEYS if key != "'RANK'"),
+                "RANK: ",
+            ),
             sign(r"^\W*['\"](?P<variable>" + _ENV + r")['\"]\s*$", *_ENV_KEYS),
         ),
         cause="{variable} is not set: the program was not started by a launcher, or by one that does not set it.",
@@ -628,7 +650,14 @@ RULES: Tuple[Rule, ...] = (
             r"World size \(\d+\) is not valid with the current list",
             r"using multiple machines, you need to specify the main process",
             r"Bad hostfile text",
-            r"world.?size\W{0,3}\d*\)? (?:is not|must be|should be) (?:equal|divisible|a multiple)",
+            sign(
+                r"world.?size\W{0,3}\d*\)? (?:is not|must be|should be) (?:equal|divisible|a multiple)|"
+                r"(?:Error|Exception): (?!.*batch).*world.?size.{0,60}(?:divisible|multiple of|divisor of|product of)|"
+                r"(?:Error|Exception): (?!.*batch).*(?:\bdivide|divis\w+ \w+|multiple of|factor of|match)"
+                r" .{0,20}world.?size|"
+                r"\bassert\b.{0,60}world_?size %",
+                *("world size", "world_size", "worldsize"),
+            ),
             r"world.?size .{0,40}(?:does not match|is not equal to|not divisible).{0,40}"
             r"(?:processes|ranks|nodes|GPUs|world)",
             r"no extra nodes available via hostfile",

@@ -139,3 +139,8 @@ def test_a_store_that_is_gone_at_the_end_is_an_echo_only_where_something_failed(
     failed = "E api.py:869] failed (exitcode: 1) local_rank: 0 (pid: 100) of binary: python\n"
     assert diagnose("training complete\n" + gone)[0].label == "none"
     assert diagnose("training complete\n" + gone + failed)[0].label == "peer_process_died"
+
+
+@pytest.mark.parametrize("prefix", ["[0] ", "0: ", "node-1: ", "[0,1]<stderr>: "])
+def test_prefixes_in_any_number_are_read_in_no_time(prefix: str) -> None:
+    assert diagnose(prefix * 500 + "no error: at all\n")[0].label == "none"

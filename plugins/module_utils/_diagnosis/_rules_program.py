@@ -160,19 +160,20 @@ RULES: Tuple[Rule, ...] = (
             sign(
                 r"^(?!.*(?:torch\.distributed|NCCL|CUDA[ _](?:error|driver|out|runtime|failure|kernel)"
                 r"|cuda(?:Error|Get|Set|Malloc)|c10d|gloo|CalledProcessError|ChildFailed|ProcessExited"
-                r"|SignalException|ProcessRaised|RayActorError|Horovod detected|scheduler died|abruptly died|"
-                r"Connection|BrokenPipe|Timeout|EOFError|DataLoader worker|ActorDied|Errno|Engine|"
+                r"|SignalException|ProcessRaised|Horovod detected|scheduler died|abruptly died|"
+                r"Connection|BrokenPipe|Timeout|EOFError|DataLoader worker|ray\.exceptions|grpc|Errno|Engine|"
                 r"RuntimeError: Error building|RuntimeError\s*$|Exception:\s*$|process \d+ terminated|Worker group in|"
                 # What a rank sees of others, in whatever exception it comes.
                 r"broken pipe|timed? ?out|\bpeer\b|0 bytes|shut ?down|monitoredBarrier|HorovodInternal|"
-                r"unhandled|system error|other ranks))"
+                r"unhandled|system error|other ranks|root cause|(?:messages?|errors?|trace) above))"
                 # What launchers and collectors put before a line. Each is taken in one way only, or the ways multiply.
                 r"(?:(?=(\[\d+,\d+\]<std\w+>:\s?|\W*\[[^\]]+\]:? ?|\W*\"message\": \"|"
                 r"[\w.-]+:\d+ \| |[\w.-]+: |\d[\dT:.,+-]*Z? ))\1)*"
-                r"(?:\w+\.)*(?-i:(?:[A-Z]\w*)?Exception|[A-Z]\w*Error)\b: "
+                r"(?:\w+\.)*(?-i:(?:[A-Z]\w*)?Exception|[A-Z]\w*Error|(?:errors|exc|exceptions|lib)\.[A-Z]\w*)\b: "
                 r"?(?P<message>.{0,120})",
                 "error:",
                 "exception:",
+                *(".errors.", ".exc.", "exceptions.", ".lib."),
             ),
         ),
         recovers=True,
@@ -422,7 +423,7 @@ RULES: Tuple[Rule, ...] = (
             r"Connection reset by remote peer",
             r"Work Request Flushed",
             r"Horovod has been shut down",
-            r"died because its node has died",
+            r"died because its node has died|(?:Node|Raylet|Owner)DiedError",
         ),
         # Whoever ends last finds the store gone.
         unless=("ended_well",),
@@ -469,6 +470,7 @@ RULES: Tuple[Rule, ...] = (
             r"Encountered a bad command exit code",
             r"DataLoader worker .*exited unexpectedly",
             r"Fatal Python error",
+            r"watchdog thread terminated with exception",
             r"Primary job +terminated normally",
             r"Fatal error in (?:internal_|P)?MPIX?_",
             r"MPI_ABORT was invoked|called MPI_Abort\(",

@@ -161,6 +161,7 @@ RULES: Tuple[Rule, ...] = (
                 r"^(?!.*(?:torch\.distributed|NCCL|CUDA[ _](?:error|driver|out|runtime|failure|kernel)"
                 r"|cuda(?:Error|Get|Set|Malloc)|c10d|gloo|CalledProcessError|ChildFailed|ProcessExited"
                 r"|SignalException|ProcessRaised|Horovod detected|scheduler died|abruptly died|"
+                r"exited unexpectedly|shm_manager|"
                 r"Connection|BrokenPipe|Timeout|EOFError|DataLoader worker|ray\.exceptions|grpc|Errno|Engine|"
                 r"RuntimeError: Error building|RuntimeError\s*$|Exception:\s*$|process \d+ terminated|Worker group in|"
                 # What a rank sees of others, in whatever exception it comes.
@@ -444,7 +445,7 @@ RULES: Tuple[Rule, ...] = (
             r"End of error message",
             r"exited unexpectedly",
             r"_init failed for some reason",
-            r"Rank \d+ scheduler (?:is dead|died)|has abruptly died",
+            r"Rank \d+ scheduler (?:is dead|died)|has abruptly died|terminated abruptly",
             sign(r"\[ ?\d+\] /\S+\.so[.\d]*\(\S*\+0x", "+0x"),
             r"ChildFailedError",
             r"exitcode\s*: -?[1-9]",

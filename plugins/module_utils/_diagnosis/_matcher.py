@@ -288,11 +288,15 @@ class Reader:
             return False
         if rule.tally and not _tallies(seen, rule.tally[2]):
             return False
-        if rule.recovers and self._recovered(*seen.last):
+        if (rule.recovers or self._before_restart(*seen.last)) and self._recovered(*seen.last):
             return False
         return all(any(map(self._is_seen, need.split("|"))) for need in rule.needs) and not any(
             map(self._is_seen, rule.unless)
         )
+
+    def _before_restart(self, file: int, who: bytes, all_before: int, own_before: int) -> bool:
+        restarted = self._seen.get("restarted", _Seen()).last
+        return restarted[0] == file and restarted[2] >= all_before
 
     def _recovered(self, file: int, who: bytes, all_before: int, own_before: int) -> bool:
         """Whether the log goes on with progress: that rank's own, or enough of the others'."""

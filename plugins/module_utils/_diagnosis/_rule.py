@@ -21,6 +21,7 @@ STATED = 10  # the line names a cause that nothing else explains (a full disk, a
 LIKELY = 20  # a setting or state that is wrong in itself
 SYMPTOM = 40  # trouble as it is seen from outside: a refused connection, an exception of the program
 KILLED = 45  # ended by a signal: the kernel's, the scheduler's, the launcher's
+UNKNOWN = 48  # an exception that no rule knows
 ECHO = 50  # what is left of somebody else's trouble: time-outs, closed connections
 HINT = 60  # suspicious, answered only if nothing better is there
 CONTAINER = 70  # says only that something failed

@@ -400,7 +400,9 @@ RULES: Tuple[Rule, ...] = (
         label="nccl_version_or_env_mismatch",
         level=ECHO,
         confidence=0.35,
-        signs=signs(r"ncclInvalidUsage: This usually reflects invalid usage", r"NCCL error in: .*, invalid usage"),
+        signs=signs(
+            r"ncclInvalidUsage: This usually reflects invalid usage", r"NCCL error(?: \d| in): .*invalid usage"
+        ),
         unless=("nccl_warned", "duplicate_gpu"),
         cause=(
             "NCCL rejects the call and the log does not say why: seen where the loaded NCCL does not fit the CUDA "

@@ -321,7 +321,7 @@ RULES: Tuple[Rule, ...] = (
             r"ifa != nullptr",
             r"(?<!rp != nullptr\. )Unable to find address for: (?P<ifname>\S+)",
             r"Unable to find interface for: (?P<ifname>\S+)",
-            r"makeDeviceForInterface.*(?:unsupported|fail)",
+            r"makeDeviceFor(?:Interface|Hostname).*(?:unsupported|fail)",
         ),
         cause=(
             "Gloo has no interface named {ifname}: GLOO_SOCKET_IFNAME takes the plain name of one interface, no ^ and "
@@ -377,7 +377,8 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.55,
         signs=signs(
             r"Gloo connectFullMesh failed",
-            r"gloo/transport/tcp/\w+\.cc.*(?:timed out connecting|connect timeout|no error)",
+            r"gloo/transport/tcp/\w+\.cc.*(?:timed out connecting|connect timeout|no error|\] connect \[|bind_rv == 0"
+            r"|ss1\.ss_family)",
         ),
         cause="Gloo's ranks cannot connect to one another: it took an address that peers do not reach.",
         fix=(
@@ -434,12 +435,12 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.9,
         signs=signs(
             sign(r":(?P<port>\d{2,5}) \(errno: 98", "(errno: 98"),
-            r"port: (?P<port>\d+), .*EADDRINUSE",
+            r"port: (?P<port>\d+), .*(?:EADDRINUSE|code: -98)",
             r"EADDRINUSE",
             r"Address already in use",
             r"communication on port [`'\"]?(?P<port>\d+)[`'\"]?, but another process is utilizing it",
             r"Required ports are in use",
-            r"[Pp]ort:? (?P<port>\d+) (?:is )?already (?:in use|being used|used|occupied|allocated|bound)",
+            r"[Pp]ort:? (?P<port>\d+) (?:is )?already (?:in use|being used|used|occupied|allocated|bound)(?!, attempt)",
             r"trying to start at \S+:(?P<port>\d+), but is already running",
             r"port is already (?:allocated|in use|being used)",
             r"Only one usage of each socket address",
@@ -692,20 +693,22 @@ RULES: Tuple[Rule, ...] = (
         signs=signs(
             r"client socket has timed out after \S+ while trying to connect to \(?(?P<host>[\w.:\[\]-]+?)[,:] "
             r"?(?P<port>\d+)\)?",
-            r"connect\(\) timed out\. Original timeout",
+            r"connect\(\) timed out(?:\.| at /)",
             r"DistStoreError: Socket Timeout",
-            r"RendezvousConnectionError",
+            # Not where node 0 has left first at the end of a good run.
+            r"^(?!.*failed to shutdown the rendezvous).*RendezvousConnectionError",
             r"connection to the C10d store has failed",
             r"client socket has failed to connect to any network address of \(?(?P<host>[\w.-]+), ?(?P<port>\d+)",
             r"TCP client failed to connect/validate to host (?P<host>[\w.-]+):(?P<port>\d+)",
             # The answer of a store that is going down, or of something else that listens there.
-            r"Stop_waiting response is expected",
+            r"(?:Stop_waiting|wait_canceled|not_ready) response (?:is )?expected",
             r"Ping failed, invalid value returned from server",
             # An address that no machine has looks like a firewall that rejects. The store's was given by hand.
             r"client socket has failed to connect to \[?(?P<host>[\w.:-]+?)\]?:(?P<port>\d+) \(errno: 11[23]",
             r"(?:[Uu]nable|[Ff]ailed) to connect to (?:the )?(?:GCS|coordinator)\b",
             r"EtcdConnectionFailed",
-            r"Could not find any running Ray instance",
+            r"Could not find any running Ray instance|ray client connection timeout",
+            r"HTTPConnectionPool\(host='(?P<host>[^']+)', port=(?P<port>\d+)\): .* url: /(?:v2/|version)",
             r"HTTPConnectionPool\(host='(?P<host>[^']+)', port=(?P<port>2379)\)",
         ),
         cause=(
@@ -720,13 +723,28 @@ RULES: Tuple[Rule, ...] = (
         probe="tcp_port_reachable",
         probe_parameters={"host": "{host}", "port": "{port}"},
     ),
+    fact("rendezvous_lost", r"failed to (?:shutdown the|send a keep-alive .{0,40}) rendezvous", r"Rendezvous\w+Error"),
+    Rule(
+        id="rendezvous_id_differs",
+        label="master_addr_unreachable",
+        level=SYMPTOM,
+        confidence=0.5,
+        signs=signs(r"config has no run_id, generated a random"),
+        needs=("rendezvous_lost",),
+        recovers=True,
+        cause="No --rdzv_id was given, so each node made its own, and they do not meet.",
+        fix="Give all nodes the same --rdzv_id (launch.yml does).",
+    ),
     Rule(
         id="refused_by_store",
         label="master_addr_unreachable",
         level=ECHO,
         confidence=0.45,
         # How c10d and Gloo word it before torch 1.11.
-        signs=signs(r"\bRuntimeError: (?:Connection refused|Connection timed out|Network is unreachable)\s*$"),
+        signs=signs(
+            r"\bRuntimeError: (?:Connection refused|Connection timed out|Network is unreachable)(?: at /|\s*$)",
+            r"failed to connect to all addresses",
+        ),
         cause="The rendezvous takes no connections: node 0 is not up, or the address or port is wrong.",
         fix="Check torchfleet_head and torchfleet_master_port, and that the rank on node 0 started first.",
         probe="tcp_port_reachable",
@@ -844,9 +862,12 @@ RULES: Tuple[Rule, ...] = (
         level=SYMPTOM,
         confidence=0.6,
         signs=signs(
-            r"RendezvousTimeoutError",
+            r"RendezvousTimeout(?:Error|Exception)",
             r"rendezvous .{0,80}(?:did not complete|timed out|times out)",
             r"Exceeded max number of attempts to join",
+            r"timed out waiting for all \d+ members",
+            r"Cannot provide a placement group of|Placement group creation timed out",
+            r"Timeout while waiting for keys in EtcdStore",
             r"Timed out waiting for hosts to",
             r"Barrier timed out\b.*tasks? ",
             r"still waiting for response from worker",
@@ -871,6 +892,8 @@ RULES: Tuple[Rule, ...] = (
             r"[Ww]ait timeout for key",
             r"DistStoreError: wait timeout",
             r"RuntimeError: Wait timeout",
+            r"Timeout waiting for key: ",
+            r"Timed out waiting on barrier on rank ",
         ),
         cause="This rank waited in vain for a peer's key in the store: the peer never came that far.",
         fix="Look in the log of the rank that published nothing (rank 0 for the communicator id).",

@@ -17,6 +17,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rul
     KILLED,
     LIKELY,
     SYMPTOM,
+    UNKNOWN,
     Rule,
     fact,
     sign,
@@ -75,9 +76,11 @@ RULES: Tuple[Rule, ...] = (
             sign(
                 r"(?<!except )(?<![\w`'\"])(?:[\w.]+\.)?(?P<error>(?-i:"
                 + "|".join(_BUILTIN)
-                + r"))(?::(?! *$)|\s*$)(?P<message>.{0,120})",
+                + r"))(?::(?! *$)(?!.* other ranks that didn't finish)|\s*$)(?P<message>.{0,120})",
                 *_BUILTIN,
             ),
+            # As torchelastic writes it into its error files.
+            r"\"message\": \"(?P<error>(?-i:" + "|".join(_BUILTIN) + r")): (?P<message>.{0,120})",
             # About files; the other numbers are about what a machine lacks.
             r"(?<!except )\b(?P<error>(?:OS|IO)Error): (?P<message>\[Errno (?:2|13|17|20|21|36|39)\].{0,120})",
         ),
@@ -113,6 +116,9 @@ RULES: Tuple[Rule, ...] = (
             r"process group has not been initialized",
             r"inconsistent compute device and\W*device_id",
             r"Given groups=\d+",
+            r"only supports? CUDA tensors|not supported for NCCL process group|Cannot use ReduceOp",
+            r"ProcessGroup\w+::\w+: (?:invalid|only supports|requires|unsupported)",
+            r"DDP expects same model|appears not to match (?:sizes|strides) of the same param",
             r"Expected .{0,40}(?:dimension|input|tensor) .{0,60}(?:but got|to have)",
             r"an illegal (?:memory access|instruction) was encountered",
             r"misaligned address",
@@ -132,7 +138,6 @@ RULES: Tuple[Rule, ...] = (
             r"Xid \([^)]*\): (?:13|31|43|45|68|69|137)\b",
             r"loss is (?:nan|inf)\b",
             r"user-created ncclRedOp_t",
-            r"NCCL only supports CUDA tensors",
             r"Trying to (?:send|recv) to self without",
             r"invalid root \d+ \(root should",
             r"(?:NCCL WARN |^\W*)\w+ : .*(?:is not a valid pointer|argument is NULL|mismatchs with NCCL device)",
@@ -170,22 +175,29 @@ RULES: Tuple[Rule, ...] = (
     Rule(
         id="unknown_exception",
         label="user_code",
-        level=HINT,
+        level=UNKNOWN,
         confidence=0.35,
         signs=signs(
             sign(
                 r"^(?!.*(?:torch\.distributed|NCCL|CUDA[ _](?:error|driver|out|runtime|failure|kernel)"
                 r"|cuda(?:Error|Get|Set|Malloc)|c10d|gloo|CalledProcessError|ChildFailed|ProcessExited"
-                r"|SignalException|"
-                r"Connection|BrokenPipe|Timeout|EOFError|DataLoader worker|ActorDied|WorkerCrashed|Errno|Engine|"
+                r"|SignalException|ProcessRaised|Horovod detected|scheduler died|abruptly died|"
+                r"exited unexpectedly|shm_manager|"
+                r"Connection|BrokenPipe|Timeout|EOFError|DataLoader worker|ray\.exceptions|ActorDied|"
+                r"WorkerCrashed|grpc|Errno|Engine|"
                 r"failed with exit code|"
-                r"RuntimeError: Error building|RuntimeError\s*$))"
-                # What launchers and collectors put before a line.
-                r"(?:\[\d+,\d+\]<std\w+>:\s?|\W*\[[^\]]+\]:? ?|[\w.-]+:\d+ \| |[\w.-]+: |\d[\dT:.,+-]*Z? )*"
-                r"(?:\w+\.)*(?-i:[A-Z]\w*(?:Error|Exception))\b: "
+                r"RuntimeError: Error building|RuntimeError\s*$|Exception:\s*$|process \d+ terminated|Worker group in|"
+                # What a rank sees of others, in whatever exception it comes.
+                r"broken pipe|timed? ?out|\bpeer\b|0 bytes|shut ?down|monitoredBarrier|HorovodInternal|"
+                r"unhandled|system error|other ranks|root cause|(?:messages?|errors?|trace) above))"
+                # What launchers and collectors put before a line. Each is taken in one way only, or the ways multiply.
+                r"(?:(?=(\[\d+,\d+\]<std\w+>:\s?|\W*\[[^\]]+\]:? ?|\W*\"message\": \"|"
+                r"[\w.-]+:\d+ \| |[\w.-]+: |\d[\dT:.,+-]*Z? ))\1)*"
+                r"(?:\w+\.)*(?-i:(?:[A-Z]\w*)?Exception|[A-Z]\w*Error|(?:errors|exc|exceptions|lib)\.[A-Z]\w*)\b: "
                 r"?(?P<message>.{0,120})",
                 "error:",
                 "exception:",
+                *(".errors.", ".exc.", "exceptions.", ".lib."),
             ),
         ),
         recovers=True,
@@ -267,7 +279,7 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.65,
         signs=signs(
             r"Main process received SIGTERM",
-            r"got signal: (?:1|2|15)\b",
+            r"got (?:termination )?signal: (?:1|2|15)\b",
             r"received (?:Signals\.SIG(?:TERM|HUP|INT)|(?:1|2|15)) death signal",
             r"(?:SIGHUP|SIGINT) death signal",
             r"closing signal (?:SIGHUP|SIGINT)",
@@ -301,6 +313,8 @@ RULES: Tuple[Rule, ...] = (
             "terminal."
         ),
     ),
+    # So torchelastic tells that it starts the ranks anew.
+    fact("restarted", r"will restart worker group"),
     fact("exit_of_its_own", r"exitcode\s*: [1-9]", r"\(exitcode: [1-9]", r"return code = [1-9]"),
     Rule(
         id="ended_by_sigterm",
@@ -334,7 +348,12 @@ RULES: Tuple[Rule, ...] = (
             r"flight recorder dump signal from another rank",
             r"Timeout at NCCL work",
             r"Timed out waiting \d+ms for (?:recv|send) operation",
-            r"failed to pass monitoredBarrier",
+            r"gloo/transport/tcp/\w+\.cc:\d+\] (?:Read|Write) timeout",
+            r"(?:failed to pass|reached|timed out in) monitoredBarrier",
+            r"Error: (?:NCCL )?Operation timed out!?\s*$",
+            r"Timeout at collective: |ranks that caused (?:this timeout|the desync)",
+            r"Terminating the process after attempting to dump debug info",
+            r"First PG on this rank to signal dumping",
             r"heartbeat monitor timed out",
             r"tensors were submitted to be (?:reduced|allgathered|broadcasted)",
             r"Watchdog caught collective",
@@ -345,6 +364,7 @@ RULES: Tuple[Rule, ...] = (
             r"not all of them arrived on time",
             r"collective timeout from this local rank",
             r"WorkNCCL::checkTimeout\(",
+            r"Watchdog timeout \(|RPC call to \w+ timed out",
             r"Exception raised from checkTimeout",
             r"Error: NCCL (?:\w+ )?time-?out\b",
         ),
@@ -367,7 +387,7 @@ RULES: Tuple[Rule, ...] = (
         level=HINT,
         confidence=0.4,
         # Printed for every error of a collective, not only for a time-out.
-        signs=signs(r"NCCL operations have failed or timed out"),
+        signs=signs(r"NCCL operations have failed or timed out", r"failure detected by watchdog at work sequence"),
         cause="A collective failed or timed out on this rank, and the line that says which is not in this log.",
         fix=_MORE_LOG,
         probe="ranks_alive",
@@ -384,6 +404,7 @@ RULES: Tuple[Rule, ...] = (
             r"collective mismatch around rank",
             r"NCCL WARN Your program may be hanging",
             r"op\.preamble\.length <= op\.nbytes",
+            r"Mismatched [\w -]{4,40}: One rank",
             r"collective.{0,40}shapes? .{0,30}mismatch",
             # What the peer sends does not fit what this rank posted.
             r"Got completion .*?(?:error|status)[ =](?:IBV_WC_LOC_LEN_ERR|IBV_WC_REM_INV_REQ_ERR|[19]\b)",
@@ -393,6 +414,19 @@ RULES: Tuple[Rule, ...] = (
             "The program diverges between ranks: launch_env: {{TORCH_DISTRIBUTED_DEBUG: DETAIL}} names the calls; look "
             "for branches on rank and for uneven data."
         ),
+    ),
+    Rule(
+        id="ended_well",
+        label="",
+        level=CONTAINER,
+        confidence=0,
+        signs=signs(
+            r"Trainer\.fit.? stopped",
+            r"train_runtime",
+            r"train(?:ing)? (?:is )?(?:complete|finished|done)",
+            r"worker group successfully finished|worker group finished \(SUCCEEDED\)",
+        ),
+        unless=("ranks_failed", "failed_somehow"),
     ),
     Rule(
         id="peer_gone",
@@ -405,9 +439,14 @@ RULES: Tuple[Rule, ...] = (
             r"remote process exit",
             r"ncclRemoteError",
             r"failed to recv, got 0 bytes",
+            r"Connection was likely closed",
+            r"gloo/transport/tcp/\w+\.cc:\d+\] Socket closed",
+            r"Error: (?:async error|eof|E[A-Z]+).*originated at tensorpipe",
+            r"remote error detected from rank",
+            r"other ranks that didn't finish",
             r"Broken pipe",
             r"TCPStore server has shut down",
-            r"RendezvousClosedError",
+            r"RendezvousClosed(?:Error|Exception)",
             r"Got completion .*?(?:error|status)[ =](?:IBV_WC_WR_FLUSH_ERR|5\b)",
             r"socket (?:recv|send) failed while polling",
             r"Call to (?:recv|send|write|read)\w* (?:from|to)? ?\S* ?failed",
@@ -421,9 +460,11 @@ RULES: Tuple[Rule, ...] = (
             r"Connection reset by remote peer",
             r"Work Request Flushed",
             r"Horovod has been shut down",
-            r"died because its node has died",
             r"Connection to \S+ (?:port \d+ )?closed by remote host|ssh_dispatch_run_fatal: ",
+            r"died because its node has died|(?:Node|Raylet|Owner)DiedError",
         ),
+        # Whoever ends last finds the store gone.
+        unless=("ended_well",),
         cause="A peer closed its connection: it died first, and this log shows only what its neighbours saw.",
         fix=(
             "Look in the log of the rank that ended first (lowest time stamp, or no message at all) and in dmesg of "
@@ -444,6 +485,7 @@ RULES: Tuple[Rule, ...] = (
             r"exited with a non-zero status of|worker died (?:or was killed|unexpectedly) while executing",
             r"exited unexpectedly",
             r"_init failed for some reason",
+            r"Rank \d+ scheduler (?:is dead|died)|has abruptly died|terminated abruptly",
             sign(r"\[ ?\d+\] /\S+\.so[.\d]*\(\S*\+0x", "+0x"),
             r"ChildFailedError",
             r"exitcode\s*: -?[1-9]",
@@ -469,6 +511,7 @@ RULES: Tuple[Rule, ...] = (
             r"Encountered a bad command exit code",
             r"DataLoader worker .*exited unexpectedly",
             r"Fatal Python error",
+            r"watchdog thread terminated with exception",
             r"Primary job +terminated normally",
             r"Fatal error in (?:internal_|P)?MPIX?_",
             r"MPI_ABORT was invoked|called MPI_Abort\(",

@@ -630,6 +630,15 @@ RULES: Tuple[Rule, ...] = (
         fix="Call mpirun by its full path (or --prefix), or list its lib directory in /etc/ld.so.conf.d on all nodes.",
     ),
     Rule(
+        id="ray_versions_differ",
+        label="launcher_remote_env",
+        level=SYMPTOM,
+        confidence=0.6,
+        signs=signs(r"Version mismatch: The cluster was started with"),
+        cause="This node's Ray or Python is of another version than the head's.",
+        fix="Install the same environment on all nodes (pytorch role), and start Ray with that one's interpreter.",
+    ),
+    Rule(
         id="slurm_not_set_up",
         label="launcher_remote_env",
         level=SYMPTOM,
@@ -682,6 +691,20 @@ RULES: Tuple[Rule, ...] = (
             r"(?P<variable>LOCAL_RANK) is not in the environment",
             r"rendezvous: (?P<variable>rank|world_?size) parameter missing",
             sign(r"Could not find ['\"](?P<variable>" + _ENV + r")['\"]", "could not find"),
+            r"\b(?P<variable>[A-Z_]+) is not in the environment",
+            sign(
+                r"(?:Error|Exception): .{0,80}\b(?P<variable>(?-i:" + _ENV + r"))\b.{0,30}\bnot (?:set|found|defined)",
+                *(key for key in _ENV_KEYS if key != "'RANK'"),
+                "RANK env",
+            ),
+            # A shell's own words.
+            sign(
+                r"\b(?P<variable>(?-i:"
+                + _ENV
+                + r")): (?:(?P=variable) is |unbound variable|parameter (?:null or )?not set)",
+                *(key for key in _ENV_KEYS if key != "'RANK'"),
+                "RANK: ",
+            ),
             sign(r"^\W*['\"](?P<variable>" + _ENV + r")['\"]\s*$", *_ENV_KEYS),
         ),
         cause="{variable} is not set: the program was not started by a launcher, or by one that does not set it.",
@@ -754,7 +777,6 @@ RULES: Tuple[Rule, ...] = (
             r"backend (?:cannot select specific device|needs the same slot)",
             r"must equal world.?size",
             r"world.?size is \d+ but have \d+ available devices",
-            r"is not in \"?MIN:MAX\"? format|MIN:MAX format is only supported",
             r"Try (?:to )?(?:add|specify|launching with) --(?:master|node)[-_]",
             r"rendezvous (?:backend '[^']*' is not registered|configuration (?:option|string))",
             r"number of (?:rendezvous )?nodes \(\d+\) must be",
@@ -769,10 +791,18 @@ RULES: Tuple[Rule, ...] = (
             r"product of the size\(\d+\) must be equal",
             r"Requested more processes \(\d+\) than",
             r"Invalid host input, |Not enough slots on the hosts",
+            r"is not in \W?MIN:MAX\W? format|MIN:MAX format is only supported",
             r"World size \(\d+\) is not valid with the current list",
             r"using multiple machines, you need to specify the main process",
             r"Bad hostfile text",
-            r"world.?size\W{0,3}\d*\)? (?:is not|must be|should be) (?:equal|divisible|a multiple)",
+            sign(
+                r"world.?size\W{0,3}\d*\)? (?:is not|must be|should be) (?:equal|divisible|a multiple)|"
+                r"(?:Error|Exception): (?!.*batch).*world.?size.{0,60}(?:divisible|multiple of|divisor of|product of)|"
+                r"(?:Error|Exception): (?!.*batch).*(?:\bdivide|divis\w+ \w+|multiple of|factor of|match)"
+                r" .{0,20}world.?size|"
+                r"\bassert\b.{0,60}world_?size %",
+                *("world size", "world_size", "worldsize"),
+            ),
             r"world.?size .{0,40}(?:does not match|is not equal to|not divisible).{0,40}"
             r"(?:processes|ranks|nodes|GPUs|world)",
             r"no extra nodes available via hostfile",
@@ -781,6 +811,21 @@ RULES: Tuple[Rule, ...] = (
             r"Unable to detect suitable master address",
             r"Unknown launcher",
             r"--no[-_]python\W? (?:flag|cannot be used)|--module and --no[-_]python",
+            r"'--no[-_]python' flag",
+            r"(?:absent|missing) in (?:RendezvousParameters|endpoint)",
+            r"rendezvous (?:configuration (?:string|option)|backend name|backend '[^']*' is not registered)",
+            r"imum number of (?:rendezvous )?nodes \(",
+            r"run id must be a non-empty",
+            r"server_port must be specified when world_size",
+            r"`(?:rank|world_size)` must be an integer",
+            r"int\(\) with base 10: '[$<]",
+            r"Mesh should not be bigger than default world",
+            r"!= WORLD_SIZE\(",
+            r"should have a unique IP address",
+            r"Requested more processes \(\d+\) than there are available",
+            r"tp_size must be divisible by number of nodes|Invalid launcher type",
+            r"(?:Please (?:launch|use)|launch with|launched with) .{0,60}torchrun",
+            r"failed to (?:bind|listen) (?:to|on) .*(?:EACCES|Permission denied)",
             r"at least 2 processes to use",
             r"Less than two GPU ids",
             r"You can only (?:use one of|pick one between) `--",
@@ -835,6 +880,18 @@ RULES: Tuple[Rule, ...] = (
             "One consistent set for all nodes (launch.yml renders it from torchfleet_slots, torchfleet_head and "
             "torchfleet_master_port): same node count and port, its own node or machine rank on each; for MPI one "
             "--mca btl_tcp_if_include <CIDR>."
+        ),
+    ),
+    Rule(
+        id="address_of_another",
+        label="launcher_args_mismatch",
+        level=SYMPTOM,
+        confidence=0.5,
+        signs=signs(r"(?:Error|\bbind)\b.{0,40}Cannot assign requested address"),
+        cause="A process wants to listen on an address that its node does not have: the head's, or a stale one.",
+        fix=(
+            "Start the head on the node whose address is given, and give each node its own host address (VLLM_HOST_IP, "
+            "--node-ip-address and the like) in host_vars."
         ),
     ),
     Rule(

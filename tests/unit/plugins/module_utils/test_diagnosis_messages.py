@@ -147,3 +147,31 @@ def test_a_directory_that_a_step_does_not_need_is_no_failure() -> None:
         "#  Rank  0 Group  0 Pid     11 on         n1 device  0 [0x3b] NVIDIA A100\n"
     )
     assert diagnose(text)[0].label == "none"
+
+
+FAULT = (
+    "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE)\n"
+    "[default] Worker group FAILED. 3/3 attempts left; will restart worker group\n"
+)
+STEPS = "".join(f"step {number} | loss 1.{number}\n" for number in range(10, 20))
+
+
+def test_a_fault_before_a_restart_that_went_well_is_over() -> None:
+    assert diagnose(STEPS + FAULT + STEPS)[0].label == "none"
+
+
+def test_a_fault_after_the_last_restart_is_not_over() -> None:
+    assert diagnose(STEPS + FAULT)[0].label == "collective_timeout_desync"
+    assert diagnose(STEPS + FAULT + STEPS + FAULT.splitlines()[0])[0].label == "collective_timeout_desync"
+
+
+def test_a_store_that_is_gone_at_the_end_is_an_echo_only_where_something_failed() -> None:
+    gone = "[W TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=6): failed to recv, got 0 bytes\n"
+    failed = "E api.py:869] failed (exitcode: 1) local_rank: 0 (pid: 100) of binary: python\n"
+    assert diagnose("training complete\n" + gone)[0].label == "none"
+    assert diagnose("training complete\n" + gone + failed)[0].label == "peer_process_died"
+
+
+@pytest.mark.parametrize("prefix", ["[0] ", "0: ", "node-1: ", "[0,1]<stderr>: "])
+def test_prefixes_in_any_number_are_read_in_no_time(prefix: str) -> None:
+    assert diagnose(prefix * 500 + "no error: at all\n")[0].label == "none"

@@ -55,8 +55,11 @@ def measure() -> str:
         "",
         # Threads are read by hand, and their logs are not ours to keep: no run of this file repeats that.
         "Logs of public threads that nobody had seen when the rules were written, each asked once before rules were written "
-        "from it: 315 of 375 first answers right and 3 false alarms, over twelve rounds (November 2026). Of the five rounds "
-        "that were drawn label by label or mixed 157 of 175, of the seven drawn by project or for being hard 158 of 200.",
+        "from it: 415 of 495 first answers right and 6 false alarms, over fourteen rounds (November 2026). Of the seven rounds "
+        "that were drawn label by label or mixed 257 of 295, of the seven drawn by project or for being hard 158 of 200. "
+        "Before the last two rounds were asked again, some 2,900 messages in the sources of NCCL, CUDA, torch, gloo, the "
+        "launchers and the libraries above them were gone through, and 500 of them mended: both versions have 100 of 120. Of "
+        "the 20 that are missed, ten logs show no line of their cause.",
         "",
         *public_cases(diagnose),
         *lab(),

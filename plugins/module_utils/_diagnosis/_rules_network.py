@@ -62,6 +62,7 @@ RULES: Tuple[Rule, ...] = (
     fact("nccl_system_error", r"unhandled system error", r"ncclSystemError", r"Connection reset by peer"),
     fact("nccl_ready", r"Init COMPLETE"),
     fact("nccl_interfaces", r"INFO (?:Bootstrap|NET|NET/Socket) ?: Using"),  # names the hosts
+    fact("barrier_passed", r"Completed store-based barrier"),
     fact("gloo_mesh", r"connectFullMesh failed"),
     fact(
         "nccl_warned",
@@ -774,6 +775,7 @@ RULES: Tuple[Rule, ...] = (
         confidence=0.85,
         signs=signs(r"world_size=(?P<world>\d+), (?:worker_count|num_workers_joined)=(?P<joined>\d+)"),
         compare=("joined", "<", "world"),
+        unless=("barrier_passed",),
         recovers=True,
         cause="{joined} of {world} ranks joined: the others were never started, or ended before they got there.",
         fix=(

@@ -22,6 +22,13 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rul
 )
 
 _LAUNCHERS = r"(?:torchrun|deepspeed|accelerate|colossalai|orted|prted|pdsh|mpirun|mpiexec|horovodrun)"
+# bash's `command not found` in other languages.
+_NOT_FOUND = (
+    "未找到命令|找不到命令|找不到指令|コマンドが見つかりません|명령어?를 찾을 수 없|команда не найдена"
+    "|commande introuvable|Kommando nicht gefunden|Befehl nicht gefunden|orden no encontrada"
+    "|no se encontró la orden|comando não encontrado"
+    "|comando non trovato|nie znaleziono polecenia"
+)
 _ENV = (
     r"(?:RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT|NODE_RANK|OMPI_COMM_WORLD_\w+|PMI_\w+"
     r"|SLURM_\w+)"
@@ -505,6 +512,15 @@ RULES: Tuple[Rule, ...] = (
                 ": not found",
                 ": no such file or directory",
             ),
+            sign(
+                r"[\s:](?P<command>"
+                + _LAUNCHERS
+                + r"|python[\d.]*|conda|ray|srun)(?: ?: |\uff1a)(?:"
+                + _NOT_FOUND
+                + ")",
+                *("torchrun", "deepspeed", "accelerate", "colossalai", "orted", "prted", "pdsh", "mpirun", "mpiexec"),
+                *("horovodrun", "python", "conda", "srun"),
+            ),
             r"cd: (?P<command>\S+): No such file or directory",
             r"cd: can't cd to (?P<command>\S+)|unable to change wdir to (?P<wdir>\S+)",
             r"exec: \W?(?!nvidia-smi)(?P<command>[\w./-]+)\W{1,3}(?:executable file )?not found",
@@ -706,6 +722,8 @@ RULES: Tuple[Rule, ...] = (
                 "RANK: ",
             ),
             sign(r"^\W*['\"](?P<variable>" + _ENV + r")['\"]\s*$", *_ENV_KEYS),
+            # Where the traceback is cut off.
+            r"raise _env_error\(['\"](?P<variable>\w+)",
         ),
         cause="{variable} is not set: the program was not started by a launcher, or by one that does not set it.",
         fix=(

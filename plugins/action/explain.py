@@ -49,7 +49,7 @@ class ActionModule(ActionBase):
         logs = _logs.find_logs(path)
         if not logs:
             raise AnsibleActionFail(
-                f"{path} holds no logs (*.log, *.out, *.err, *.txt): set explain_path to the logs of a run"
+                f"{path} holds no logs (*.log, *.out, *.err, *.txt; also packed): set explain_path to the logs of a run"
             )
         findings = _logs.explain_logs(logs, path)
         if args["show"]:

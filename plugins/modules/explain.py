@@ -18,7 +18,8 @@ description:
 options:
   path:
     description:
-      - A log, or a folder in which all C(*.log), C(*.out), C(*.err) and C(*.txt) files are read.
+      - A log, or a folder in which all C(*.log), C(*.out), C(*.err) and C(*.txt) files are read, rotated and packed
+        ones (C(.1), C(.gz), C(.bz2), C(.xz)) too.
       - In the folder of a run the nodes are taken in the order of its C(manifest.json).
     type: path
   runs_dir:

@@ -7,18 +7,28 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import re
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._findings import Finding
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._matcher import BLOCK_BYTES, Reader
 from ansible_collections.torchfleet.cluster.plugins.module_utils._diagnosis._rules import RULES
 
 MANIFEST = "manifest.json"
-# What a folder's files are called that hold the output of programs.
-_PATTERNS = ("*.log", "*.out", "*.err", "*.txt")
+# What a folder's files are called that hold the output of programs, as logrotate leaves them, too.
+_LOG = re.compile(r"\.(?:log|out|err|txt)(?:[.-]\d+)?(?:\.(?:gz|bz2|xz))?\Z")
+_UNPACK: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+
+class Unreadable(OSError):
+    """A log that cannot be read, or not unpacked."""
 
 
 def newest_run(runs_dir: Path) -> Path | None:
@@ -32,7 +42,7 @@ def find_logs(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     order = _launch_order(path / MANIFEST)
-    logs = {log for pattern in _PATTERNS for log in path.rglob(pattern) if log.is_file()}
+    logs = [log for log in path.rglob("*") if _LOG.search(log.name) and log.is_file()]
 
     def key(log: Path) -> tuple[int, list[tuple[bool, int, str]]]:
         inner = log.relative_to(path)
@@ -72,9 +82,12 @@ def explain_logs(logs: Sequence[Path], root: Path) -> list[Finding]:
 
 
 def _pieces(log: Path) -> Iterator[bytes]:
-    with log.open("rb") as stream:
-        while piece := stream.read(BLOCK_BYTES):
-            yield piece
+    try:
+        with _UNPACK.get(log.suffix, open)(log, "rb") as stream:
+            while piece := stream.read(BLOCK_BYTES):
+                yield piece
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise Unreadable(f"{log} cannot be read ({error}): copy it once more, or take it out of the folder") from error
 
 
 def report(findings: Sequence[Finding], others: int = 3) -> str:

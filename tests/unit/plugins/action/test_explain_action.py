@@ -6,11 +6,15 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -160,6 +164,36 @@ def test_a_broken_manifest_is_no_hindrance(runs: Path) -> None:
     folder = runs / "runs" / "new"
     (folder / "manifest.json").write_text("{", encoding="utf-8")
     assert len(_logs.find_logs(folder)) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [
+        ("a.log.1", bytes),
+        ("a.log.gz", gzip.compress),
+        ("a.err.2.bz2", bz2.compress),
+        ("a.out-20261121.xz", lzma.compress),
+    ],
+)
+def test_rotated_and_packed_logs_are_read(tmp_path: Path, name: str, pack: Callable[[bytes], bytes]) -> None:
+    text = b"step 1\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    (tmp_path / name).write_bytes(pack(text))
+    (tmp_path / "model.gz").write_bytes(pack(text))
+    (log,) = _logs.find_logs(tmp_path)
+    (finding, *_rest) = _logs.explain_logs([log], tmp_path)
+    assert finding.label == "cuda_oom"
+    assert (finding.evidence[0].file, finding.evidence[0].line) == (name, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"), [("a.log.gz", gzip.compress), ("a.log.bz2", bz2.compress), ("a.log.xz", lzma.compress)]
+)
+def test_a_truncated_archive_is_named(tmp_path: Path, name: str, pack: Callable[[bytes], bytes]) -> None:
+    log = tmp_path / name
+    for data in (pack(b"step 1\n" * 1000)[:-12], b"no archive at all"):
+        log.write_bytes(data)
+        with pytest.raises(OSError, match=f"{name} cannot be read"):
+            _logs.explain_logs([log], tmp_path)
 
 
 def test_the_end_of_the_other_nodes_is_no_cause(tmp_path: Path) -> None:

@@ -82,7 +82,9 @@ class LineSink:
         redraw: Optional[Callable[[str], None]] = None,
     ) -> None:
         """`hold`: until `release`, keep lines back, and then show that many of them."""
+        self.path = path
         self.stream = path.open("ab", buffering=0)
+        self.kept = True
         self.label = label
         self.show = show
         self.redraw = redraw
@@ -94,8 +96,17 @@ class LineSink:
         for line in held or ():
             self.show(line)
 
+    def _keep(self, data: bytes) -> None:
+        """A disk that is full here must not end the watch over the run."""
+        if self.kept:
+            try:
+                self.stream.write(data)
+            except OSError as error:
+                self.kept = False
+                self.show(f"{self.label} | {self.path} is cut off here: {error.strerror}")
+
     def feed(self, data: bytes) -> None:
-        self.stream.write(data)
+        self._keep(data)
         self.rest += data
         *lines, self.rest = self.rest.split(b"\n")
         for line in lines:

@@ -47,6 +47,21 @@ def test_lines_are_shown_with_their_label_however_the_text_is_cut(
     assert shown(tmp_path, *(data[at : at + 1] for at in range(len(data)))) == wanted
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_a_full_disk_costs_the_file_and_not_the_lines() -> None:
+    lines: list[str] = []
+    sink = LineSink(Path("/dev/full"), "n1:0", lines.append)
+    sink.feed(b"one\n")
+    sink.feed(b"two\nthr")
+    sink.close()
+    assert lines == [
+        "n1:0 | /dev/full is cut off here: No space left on device",
+        "n1:0 | one",
+        "n1:0 | two",
+        "n1:0 | thr",
+    ]
+
+
 def test_a_bars_states_are_redrawn_and_its_last_one_is_a_line(tmp_path: Path) -> None:
     lines: list[str] = []
     states: list[str] = []

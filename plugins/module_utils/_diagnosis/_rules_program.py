@@ -334,6 +334,24 @@ RULES: Tuple[Rule, ...] = (
     ),
     # Echoes.
     Rule(
+        # gloo sees at once that a peer is gone: where a rank waited in vain, connections were closed after that.
+        id="gloo_timed_out",
+        label="collective_timeout_desync",
+        level=ECHO,
+        confidence=0.65,
+        signs=signs(
+            r"Timed out waiting \d+ms for (?:recv|send) operation",
+            r"gloo/transport/tcp/\w+\.cc:\d+\] (?:Read|Write) timeout",
+        ),
+        outranks=("peer_process_died",),
+        cause="Ranks waited in vain for what another one sends: it is late, elsewhere, or cannot get through.",
+        fix=(
+            "Find the rank that does not wait: its log holds the cause. If all wait, look at the network between them "
+            "(playbooks/check.yml: firewall, MTU). Raise the process group's timeout only for work that is truly slow."
+        ),
+        probe="peer_ports",
+    ),
+    Rule(
         id="collective_timed_out",
         label="collective_timeout_desync",
         level=ECHO,
@@ -347,8 +365,6 @@ RULES: Tuple[Rule, ...] = (
             r"due to a collective timeout",
             r"flight recorder dump signal from another rank",
             r"Timeout at NCCL work",
-            r"Timed out waiting \d+ms for (?:recv|send) operation",
-            r"gloo/transport/tcp/\w+\.cc:\d+\] (?:Read|Write) timeout",
             r"(?:failed to pass|reached|timed out in) monitoredBarrier",
             r"Error: (?:NCCL )?Operation timed out!?\s*$",
             r"Timeout at collective: |ranks that caused (?:this timeout|the desync)",

@@ -175,3 +175,11 @@ def test_a_store_that_is_gone_at_the_end_is_an_echo_only_where_something_failed(
 @pytest.mark.parametrize("prefix", ["[0] ", "0: ", "node-1: ", "[0,1]<stderr>: "])
 def test_prefixes_in_any_number_are_read_in_no_time(prefix: str) -> None:
     assert diagnose(prefix * 500 + "no error: at all\n")[0].label == "none"
+
+
+def test_gloo_ranks_that_waited_in_vain_end_before_their_connections() -> None:
+    logs = {
+        "n1.log": "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.2]:43651\n",
+        "n2.log": "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 25000ms for recv operation\n",
+    }
+    assert diagnose(logs)[0].label == "collective_timeout_desync"

@@ -41,8 +41,10 @@ class ActionModule(ActionBase):
             outcome = dataclasses.replace(outcome, problems=(manifest["hang"]["sentence"], *outcome.problems))
 
         starts = [rank.started for end in ends for rank in end.ranks if rank.started]
-        now = time.time()
-        times = {**manifest["times"], "ended": now}
+        # A later look at a run that has ended finds the same.
+        known = [end.ended for end in ends if end.ended]
+        ended = max(known) if known else manifest["times"].get("ended") or time.time()
+        times = {**manifest["times"], "ended": ended}
         if starts:
             times["first_rank"] = min(starts)
         _runs.update_manifest(
@@ -52,7 +54,7 @@ class ActionModule(ActionBase):
             nodes=[to_dict(end) for end in ends],
             times=times,
         )
-        self._report(plan, ends, outcome, folder, now - manifest["times"]["planned"])
+        self._report(plan, ends, outcome, folder, ended - manifest["times"]["planned"])
         self._tell_collected(launch, task_vars["hostvars"], folder)
         again = not outcome.ok and not _outcome.by_person(stop_reason) and not any(end.timed_out for end in ends)
         return {

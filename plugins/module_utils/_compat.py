@@ -104,6 +104,9 @@ class Problem:
         return f"{where}{self.what} (found {self.found}, wanted {self.wanted}): {self.advice}.{tail}"
 
 
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "": False}
+
+
 def resolve_stack(raw: Any) -> Tuple[Dict[str, Any], List[Problem]]:
     """torchfleet_stack as plain keys, a named set filled in, with what is wrong with its shape.
 
@@ -122,12 +125,15 @@ def resolve_stack(raw: Any) -> Tuple[Dict[str, Any], List[Problem]]:
             _stack_problem(f"has an unknown key {key}", str(key), listed(tuple(STACK_KEYS)), str(key), advice)
         )
     name = stack.get("set")
-    if name is not None and name not in SETS:
+    if name is not None and (not isinstance(name, str) or name not in SETS):
         close = difflib.get_close_matches(str(name), SETS, 1, 0.4)
         advice = f"did you mean {close[0]}?" if close else "take one of these"
         problems.append(_stack_problem(f"names no set {name}", str(name), listed(tuple(SETS)), "set", advice))
     filled: Dict[str, Any] = dict(SETS.get(str(name), {}))
     filled.update({key: value for key, value in stack.items() if value is not None or key not in filled})
+    unlisted = filled.get("allow_unlisted")
+    if isinstance(unlisted, str):  # as -e hands it over
+        filled["allow_unlisted"] = _BOOLEANS.get(unlisted.lower(), unlisted)
     return filled, problems
 
 
@@ -206,6 +212,12 @@ def _check_values(stack: Mapping[str, Any]) -> List[Problem]:
         variable = "torchfleet_stack.torch_source"
         problems.append(
             Problem((), f"{variable} is {source!r}", repr(source), "pip or conda", variable, f"set {variable}")
+        )
+    unlisted = stack.get("allow_unlisted")
+    if unlisted is not None and not isinstance(unlisted, bool):
+        variable = "torchfleet_stack.allow_unlisted"
+        problems.append(
+            Problem((), f"{variable} is {unlisted!r}", repr(unlisted), "true or false", variable, f"set {variable}")
         )
     for key, (parser, wanted) in _PARSERS.items():
         value = stack.get(key)

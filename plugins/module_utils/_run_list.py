@@ -111,7 +111,7 @@ def pick(runs: Sequence[RunView], wanted: str, running: bool) -> RunView:
         for run in runs:
             if run.run_id == wanted:
                 return run
-        raise ValueError(f"there is no run {wanted!r} on the nodes; there are: {named}")
+        raise ValueError(f"there is no run {wanted!r} on the nodes: status.yml lists those that are there")
     if len(up) == 1 or (runs and not running and not up):
         return (up or runs)[0]
     if up:

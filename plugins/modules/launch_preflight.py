@@ -234,7 +234,7 @@ def resolve(names: list[str]) -> dict[str, list[str]]:
 
 def free_bytes(path: str) -> int:
     while not os.path.exists(path):
-        path = os.path.dirname(path)
+        path = os.path.dirname(path) or "/"
     return shutil.disk_usage(path).free
 
 

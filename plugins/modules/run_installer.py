@@ -100,7 +100,7 @@ STAMP = ".torchfleet-installer"
 def room_problem(target: str, room: int) -> str:
     folder = target
     while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
+        folder = os.path.dirname(folder) or "/"
     space = os.statvfs(folder)
     free = space.f_frsize * space.f_bavail
     return f"{free >> 20} MiB are free for {target}, {room >> 20} MiB are wanted: make room" if free < room else ""

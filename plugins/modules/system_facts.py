@@ -374,7 +374,7 @@ def gather_disks(paths: Sequence[str]) -> List[Dict[str, Any]]:
     for path in paths:
         place = path
         while not os.path.exists(place):
-            place = os.path.dirname(place)
+            place = os.path.dirname(place) or "/"
         try:
             device, space = os.stat(place).st_dev, os.statvfs(place)
         except OSError:

@@ -327,6 +327,14 @@ BAD = {
         ["torch 2.99", "2.15.0", "allow_unlisted"],
         "torch 2.15.0",
     ),
+    "torch unknown, and the leave for it refused in words": (
+        {"torch": "2.99", "allow_unlisted": "false"},
+        [node("a", "580.95.05", A100)],
+        (),
+        "torchfleet_stack.torch",
+        ["torch 2.99", "2.15.0", "allow_unlisted"],
+        "torch 2.15.0",
+    ),
     "torch not built for that cuda": (
         {"torch": "2.9.1", "torch_cuda": "12.1"},
         [node("a", "580.95.05", A100)],
@@ -432,6 +440,7 @@ def test_the_nearest_stack_is_possible_itself(stack, nodes):
         ({"torch": "2.9.1", "cuda": "cpu"}, [node("a", None), node("b", None)]),
         ({"torch": "2.9.1"}, [node("a", None), node("b", "580.95.05", A100)]),
         ({"torch": "2.99", "allow_unlisted": True}, [node("a", "580.95.05", A100)]),
+        ({"torch": "2.99", "allow_unlisted": "yes"}, [node("a", "580.95.05", A100)]),
         ({"torch": "2.9.1", "torchvision": "0.24", "torchaudio": "2.9.1+cu128"}, []),
         ({"torch": "2.9.1", "cuda": "12.8"}, [node("a", "580.95.05", "Some Card Nobody Knows")]),
         ({"torch": "2.9.1", "cuda": "12.8"}, [node("a", "580.95.05", A100), node("b", "390.157")]),  # b has no GPU
@@ -493,3 +502,17 @@ def test_nearest_keeps_what_the_user_said_otherwise():
 def test_one_build_for_the_cluster(stack, nodes, version):
     verdict = cluster_torch_build(stack, nodes)
     assert (verdict.version if isinstance(verdict, TorchBuild) else None) == version
+
+
+@pytest.mark.parametrize(
+    ("stack", "variable", "found"),
+    [
+        (3, "torchfleet_stack", "3"),
+        ({"set": ["torch-2.13-cpu"]}, "torchfleet_stack.set", "torch-2.13-cpu"),
+        ({"torch": "2.13.0", "allow_unlisted": "maybe"}, "torchfleet_stack.allow_unlisted", "maybe"),
+    ],
+)
+def test_values_of_another_kind_are_refused(stack, variable, found):
+    (problem, *_others) = validate_stack(stack)
+    assert problem.variable == variable
+    assert found in str(problem)

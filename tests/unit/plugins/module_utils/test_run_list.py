@@ -96,7 +96,7 @@ RUNNING = {
         ({"n1": RUNNING["n1"][1:]}, "", False, "c"),
         ({"n1": RUNNING["n1"][1:]}, "", True, "no run is running"),
         ({}, "", False, "no node knows of any run"),
-        (RUNNING, "d", False, "there is no run 'd' on the nodes; there are: a (ml, running)"),
+        (RUNNING, "d", False, "there is no run 'd' on the nodes: status.yml lists those that are there"),
         (
             {**RUNNING, "n2": [told("running", run_id="e")]},
             "",

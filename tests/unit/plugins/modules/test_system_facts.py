@@ -154,6 +154,7 @@ def test_own_questions(tmp_path):
 
 
 def test_a_disk_that_is_not_there_is_looked_for_above(tmp_path):
+    assert len(system_facts.gather_disks(["not/yet"])) == 1
     disks = system_facts.gather_disks([str(tmp_path), str(tmp_path / "not" / "yet")])
     assert len(disks) == 1
     assert disks[0]["free_bytes"] > 0

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import List, Mapping
+from typing import List, Mapping, Optional
 
 # faulthandler: `  File "train.py", line 5 in step`; py-spy: `    step (train.py:5)`.
 _FAULTHANDLER = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)', re.MULTILINE)
 _PY_SPY = re.compile(r"^\s+(?P<function>\S+) \((?P<file>[^():]+):(?P<line>\d+)\)", re.MULTILINE)
+# Where ranks wait for the others.
+_COLLECTIVE = "(distributed_c10d.py:"
+# Of a rank that leaves: its peers were ended first, and where it had been is gone.
+LEAVING = "its end"
 
 
 def innermost(stack: str) -> str:
-    """Where the main thread is, as `step (train.py:5)`; empty where the text has no stack."""
+    """Where the main thread is, as `step (train.py:5)`; empty without a stack, LEAVING behind the program."""
     main = re.search(r'^Current thread .*$|^Thread .*"MainThread".*$', stack, re.MULTILINE)
     text = stack[main.end() :] if main else stack
     end = re.search(r"^(Current thread|Thread) ", text, re.MULTILINE)
@@ -25,16 +29,26 @@ def innermost(stack: str) -> str:
     for form in (_FAULTHANDLER, _PY_SPY):
         found = form.search(text)
         if found:
+            inside = any(frame["function"] == "<module>" for frame in form.finditer(text))
+            if not inside and "\n  ..." not in text:  # a deep stack is cut off
+                return LEAVING
             return f"{found['function']} ({found['file'].rpartition('/')[2]}:{found['line']})"
     return ""
 
 
 def late(places: Mapping[int, str]) -> List[int]:
-    """Ranks that are not where most are; none where all are at one place, or nobody is in the majority."""
+    """Ranks that are not where most are; where no place has most of them, those that are in no collective."""
+    there = {rank: place for rank, place in places.items() if place != LEAVING}
+    most = _most(there)
+    if most is not None:
+        return sorted(rank for rank, place in there.items() if place != most)
+    waiting = [rank for rank, place in there.items() if _COLLECTIVE in place]
+    return sorted(set(there) - set(waiting)) if waiting else []
+
+
+def _most(places: Mapping[int, str]) -> Optional[str]:
     counted = Counter(places.values()).most_common(1)
-    if not counted or counted[0][1] * 2 <= len(places):
-        return []
-    return sorted(rank for rank, place in places.items() if place != counted[0][0])
+    return counted[0][0] if counted and counted[0][1] * 2 > len(places) else None
 
 
 def sentence(places: Mapping[int, str], seconds: float) -> str:
@@ -42,7 +56,8 @@ def sentence(places: Mapping[int, str], seconds: float) -> str:
     head = f"no rank showed any progress for {seconds:.0f} s (launch_stall_timeout)"
     odd = late(places)
     if odd:
-        most = Counter(places.values()).most_common(1)[0][0] or "an unknown place"
+        others = {rank: place for rank, place in places.items() if rank not in odd and place != LEAVING}
+        most = Counter(others.values()).most_common(1)[0][0] or "an unknown place"
         named = ", ".join(f"rank {rank} is at {places[rank] or 'an unknown place'}" for rank in odd[:8])
         return f"{head}: {named}, late; the others wait at {most}"
     where = ", ".join(f"rank {rank} at {place or 'an unknown place'}" for rank, place in sorted(places.items())[:8])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.torchfleet.cluster.plugins.module_utils._hang import innermost, late, sentence
+from ansible_collections.torchfleet.cluster.plugins.module_utils._hang import LEAVING, innermost, late, sentence
 
 FAULTHANDLER = """step 7
 Fatal Python error: Aborted
@@ -37,7 +37,12 @@ Thread 41 (idle): "MainThread"
     [
         (FAULTHANDLER, "all_reduce (distributed_c10d.py:2831)"),
         (PY_SPY, "load_batch (data.py:7)"),
-        ('Current thread 0x1 (most recent call first):\n  File "a b.py", line 3 in f\n', "f (a b.py:3)"),
+        ('Current thread 0x1 (most recent call first):\n  File "a b.py", line 3 in f\n  ...\n', "f (a b.py:3)"),
+        # Behind the program: what Python does last.
+        (
+            'Current thread 0x1 (most recent call first):\n  File "torch/library.py", line 665 in _del_library\n',
+            LEAVING,
+        ),
         ("Error: Permission denied", ""),
         ("", ""),
     ],
@@ -53,6 +58,11 @@ def test_where_a_rank_is(stack: str, place: str) -> None:
         ({0: "b", 1: "a", 2: "a", 3: "", 4: "a", 5: "a"}, [0, 3]),
         ({0: "a", 1: "a"}, []),
         ({0: "a", 1: "b"}, []),
+        # Two ranks, of which one waits for the other; and three, of which one has left meanwhile.
+        ({0: "all_reduce (distributed_c10d.py:7)", 1: "load (data.py:7)"}, [1]),
+        ({0: "all_reduce (distributed_c10d.py:7)", 1: LEAVING, 2: "load (data.py:7)"}, [2]),
+        ({0: "all_reduce (distributed_c10d.py:7)", 1: "barrier (distributed_c10d.py:9)"}, []),
+        ({0: "all_reduce (distributed_c10d.py:7)", 1: LEAVING, 2: LEAVING}, []),
         ({}, []),
     ],
 )
@@ -66,4 +76,7 @@ def test_the_finding_in_words() -> None:
         "the others wait at wait (c.py:1)"
     )
     assert sentence({0: "a", 1: ""}, 60).endswith(": rank 0 at a, rank 1 at an unknown place")
+    assert sentence({0: "all_reduce (distributed_c10d.py:7)", 1: LEAVING, 2: "load (data.py:7)"}, 60).endswith(
+        ": rank 2 is at load (data.py:7), late; the others wait at all_reduce (distributed_c10d.py:7)"
+    )
     assert sentence({}, 60).endswith("(launch_stall_timeout)")

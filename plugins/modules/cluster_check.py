@@ -37,6 +37,10 @@ options:
     description: Severity in place of a check's own, by id.
     type: dict
     default: {}
+  timeout:
+    description: Seconds that a node may take to accept a connection; refused where it is less than one.
+    type: int
+    default: 5
   dest:
     description: Folder for C(check.json) and C(report.html). Without it nothing is written.
     type: path

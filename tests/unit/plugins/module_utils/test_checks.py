@@ -928,7 +928,7 @@ def test_silent(check, change):
 
 
 def test_every_check_is_in_the_table():
-    shown = {case[0] for case in FOUND} | {"network-choice"}
+    shown = {case[0] for case in FOUND} | {"inventory", "network-choice"}
     assert {check.id for check in CHECKS} == shown
 
 
@@ -937,6 +937,25 @@ def test_no_sentence_shows_a_field_that_nothing_filled():
         for finding in evaluate(CHECKS, cluster(change)):
             for text in (finding.sentence, finding.remedy):
                 assert not re.search(r"\{(?!you\}|it\}|NCCL_|\d)", text), text
+
+
+def test_what_a_launch_would_refuse_is_found():
+    problems = [
+        "torchfleet_head is 'n9', which is not one of the nodes gpu1, gpu2, gpu3",
+        "gpu2: 'gpu1' in hosts_aliases is a name of gpu1 too: take one of them out",
+        "gpu3: torchfleet_slots is '{x}', wanted a whole number of ranks, 1 or more",
+    ]
+    settings = {"inventory_problems": problems}
+    findings = evaluate(CHECKS, _check.Cluster(nodes=cluster().nodes, settings=settings))
+    assert [(one.check, one.severity, one.sentence) for one in findings] == [
+        ("inventory", "fail", problem) for problem in problems
+    ]
+    assert [one.nodes for one in findings] == [(), ("gpu1", "gpu2"), ("gpu3",)]
+    assert [one.remedy.partition(" in the inventory")[0] for one in findings] == [
+        "correct torchfleet_head",
+        "correct hosts_aliases",
+        "correct torchfleet_slots",
+    ]
 
 
 def test_no_network_for_all_is_said_where_none_is_set_by_hand():

@@ -54,6 +54,7 @@ class ActionModule(ActionBase):
             argument_spec={
                 "state": {"type": "str", "choices": ["planned", "paired", "judged"], "required": True},
                 "checks_dir": {"type": "path"},
+                "checks_dir_set": {"type": "bool", "default": False},
                 "skip": {"type": "list", "elements": "str", "default": []},
                 "severity": {"type": "dict", "default": {}},
                 "timeout": {"type": "int", "default": 5},
@@ -65,6 +66,8 @@ class ActionModule(ActionBase):
             }
         )
         try:
+            if args["checks_dir_set"] and not Path(args["checks_dir"]).expanduser().is_dir():
+                raise AnsibleActionFail(f"check_dir is {args['checks_dir']!r}, which is no folder on this controller")
             own = _user.read_checks(self._documents(args["checks_dir"]), CHECKS)
             checks = _check.chosen(own.checks, args["skip"], args["severity"])
         except ValueError as error:
@@ -112,6 +115,11 @@ class ActionModule(ActionBase):
             problems.append(f"torchfleet_master_port is {port!r}, wanted an unprivileged port (1024 to 65535)")
         if args["timeout"] < 1:
             problems.append(f"check_timeout is {args['timeout']}, wanted whole seconds, 1 or more")
+        problems += [
+            f"check_runs names {run!r}, wanted a folder of a run on this controller, with its manifest.json"
+            for run in args["runs"]
+            if not (Path(run).expanduser() / "manifest.json").is_file()
+        ]
         if problems:
             raise AnsibleActionFail("\n".join(problems))
 
@@ -123,7 +131,7 @@ class ActionModule(ActionBase):
         for path in found:
             try:
                 documents[path.name] = yaml.safe_load(path.read_text(encoding="utf-8")) or []
-            except (OSError, yaml.YAMLError) as error:
+            except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
                 raise AnsibleActionFail(f"{path} cannot be read: {error}") from error
         return documents
 

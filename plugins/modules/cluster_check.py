@@ -28,6 +28,10 @@ options:
   checks_dir:
     description: Folder with the inventory's own checks.
     type: path
+  checks_dir_set:
+    description: The user chose O(checks_dir), which then has to be a folder; the default one may be absent.
+    type: bool
+    default: false
   skip:
     description: Ids of checks that are left out.
     type: list

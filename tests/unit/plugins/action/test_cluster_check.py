@@ -64,6 +64,7 @@ def check(monkeypatch):
     def run(state="planned", hosts=None, args=None, **common):
         defaults = {
             "checks_dir": None,
+            "checks_dir_set": False,
             "skip": [],
             "severity": {},
             "timeout": 5,
@@ -130,8 +131,16 @@ def test_an_inventory_that_launches_is_no_finding(check):
     [
         ({"torchfleet_master_port": "abc"}, "torchfleet_master_port is 'abc', wanted an unprivileged port"),
         ({"args": {"timeout": 0}}, "check_timeout is 0, wanted whole seconds, 1 or more"),
+        ({"args": {"checks_dir": "/nope", "checks_dir_set": True}}, "check_dir is '/nope', which is no folder"),
+        ({"args": {"runs": ["/nope"]}}, "check_runs names '/nope', wanted a folder of a run"),
     ],
 )
 def test_settings_with_which_no_node_can_be_asked_are_refused(check, given, words):
     with pytest.raises(AnsibleActionFail, match=words):
         check(**given)
+
+
+def test_folders_that_are_there_and_a_default_one_that_is_not(check, tmp_path):
+    (tmp_path / "manifest.json").write_text("{}")
+    own = {"checks_dir": str(tmp_path), "checks_dir_set": True, "runs": [str(tmp_path)]}
+    assert check(args=own)["own"] == check(args={"checks_dir": "/nope"})["own"] == []

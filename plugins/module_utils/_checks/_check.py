@@ -159,12 +159,24 @@ def _numbers(value: Any) -> Tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", str(value).partition("+")[0]))
 
 
+def alike(value: Any, wanted: Any) -> bool:
+    """Whether they are equal. What a command prints is text, `5` as well, and a number in YAML is none."""
+    text, number = (value, wanted) if isinstance(value, str) else (wanted, value)
+    if isinstance(text, str) and isinstance(number, (int, float)) and not isinstance(number, bool):
+        for read_as in (int, float):
+            try:
+                return bool(read_as(text) == number)
+            except ValueError:
+                continue
+    return bool(value == wanted)
+
+
 # Whether a value is as it should be. A value of None is unknown and never reaches a rule.
 RULES: Dict[str, Callable[[Any, Any], bool]] = {
-    "equals": lambda value, wanted: bool(value == wanted),
-    "differs_from": lambda value, wanted: bool(value != wanted),
-    "one_of": lambda value, wanted: value in wanted,
-    "none_of": lambda value, wanted: value not in wanted,
+    "equals": alike,
+    "differs_from": lambda value, wanted: not alike(value, wanted),
+    "one_of": lambda value, wanted: any(alike(value, one) for one in wanted),
+    "none_of": lambda value, wanted: not any(alike(value, one) for one in wanted),
     "at_least": _at_least,
     "at_most": _at_most,
     "version_at_least": _version_at_least,

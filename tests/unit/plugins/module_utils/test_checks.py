@@ -1080,6 +1080,13 @@ def with_own(check: Dict[str, Any], values: Dict[str, Any]) -> List[_check.Findi
     "rule, good, bad",
     [
         ({"equals": "a"}, "a", "b"),
+        ({"equals": 5}, "5", "6"),
+        ({"equals": 0.5}, "0.50", "0.5 s"),
+        ({"equals": 9007199254740993}, "9007199254740993", "9007199254740992"),
+        ({"equals": "5"}, 5, 6),
+        ({"differs_from": 5}, "6", "5"),
+        ({"one_of": [5, "b"]}, "5", "6"),
+        ({"none_of": [5, "b"]}, "6", "5"),
         ({"differs_from": "a"}, "b", "a"),
         ({"one_of": ["a", "b"]}, "b", "c"),
         ({"none_of": ["a", "b"]}, "c", "b"),
@@ -1128,9 +1135,28 @@ def test_a_built_in_check_takes_another_threshold():
     assert len(read.checks) == len(CHECKS)
 
 
-def test_a_broken_template_of_an_own_check_is_shown_as_it_is():
-    check = {"id": "x", "file": "/x", "rule": {"equals": "1"}, "sentence": "{nodes} {oops} {value"}
-    assert with_own(check, {"gpu1": {"value": "2"}})[0].sentence == "{nodes} {oops} {value"
+def test_a_broken_template_is_shown_as_it_is():
+    assert _check.fill("{nodes} {oops} {value", {"nodes": "gpu1"}) == "{nodes} {oops} {value"
+
+
+def test_every_built_in_check_can_be_weighed_anew():
+    read = own(*({"id": check.id, "severity": "info", "remedy": None} for check in CHECKS))
+    assert {check.severity for check in read.checks} == {"info"}
+    assert [check.remedy for check in read.checks] == [check.remedy for check in CHECKS]
+
+
+def test_fields_that_are_filled_are_taken():
+    read = own(
+        {
+            "id": "power",
+            "reads": "gpu.gpus[].power.limit",
+            "rule": {"at_least": 700},
+            "sentence": "{nodes} {has} {does} {is} {value} {wanted} {item[index]} {{braces}}",
+            "remedy": "set {wanted} of GPU {item[index]} for port {settings[master_port]}",
+        },
+        {"id": "rack", "file": "/r", "rule": {"same": True}, "sentence": "{nodes} {others} {others_have} {usual}"},
+    )
+    assert len(read.checks) == len(CHECKS) + 2
 
 
 @pytest.mark.parametrize(
@@ -1145,6 +1171,39 @@ def test_a_broken_template_of_an_own_check_is_shown_as_it_is():
         ({"id": "a", "fiel": "/x", "rule": {"same": True}}, "fiel is unknown: did you mean file?"),
         ({"id": "a", "file": "/x", "rule": {"same": True}, "severity": "bad"}, "severity is 'bad', wanted one of fail"),
         ({"id": "a", "command": "cat x", "rule": {"same": True}}, "wanted a list of words"),
+        ({"id": 5, "file": "/x", "rule": {"same": True}}, "mine.yml, check 1: id is 5, wanted a text"),
+        ({"id": ["a"], "file": "/x", "rule": {"same": True}}, "id is ['a'], wanted a text"),
+        ({"id": "a", "reads": 5, "rule": {"same": True}}, "check a: reads is 5, wanted a text"),
+        ({"id": "a", "file": "/x", "rule": {"same": True}, "sentence": {"nodes": None}}, "sentence is {'nodes': None}"),
+        ({"id": "a", "file": "/x", "rule": {"same": False}}, "rule.same is False, wanted true, or one of whole"),
+        ({"id": "a", "file": "/x", "rule": {"matches": "("}}, "rule.matches is '(', wanted a regular expression (miss"),
+        ({"id": "a", "file": "/x", "rule": {"lacks": "*"}}, "rule.lacks is '*', wanted a regular expression (nothing"),
+        ({"id": "a", "file": "/x", "rule": {"one_of": "abc"}}, "rule.one_of is 'abc', wanted a list"),
+        ({"id": "a", "file": "/x", "rule": {"none_of": 5}}, "rule.none_of is 5, wanted a list"),
+        ({"id": "a", "file": "/x", "rule": {"equals": True}}, "rule.equals is True, wanted a text or a number"),
+        ({"id": "a", "file": "/x", "rule": {"one_of": ["a", None]}}, "wanted a text or a number: None is none"),
+        (
+            {"id": "a", "file": "/x", "rule": {"version_at_least": "new"}},
+            "rule.version_at_least is 'new', wanted a ver",
+        ),
+        ({"id": "a", "file": "/x", "rule": {"at_least": True}}, "rule.at_least is True, wanted a number"),
+        ({"id": "a", "file": "/x", "rule": {"empty": "no"}}, "rule.empty is 'no', wanted true or false"),
+        ({"id": "clock", "rule": {"at_most": 5}}, "check clock: its rule is a function of all nodes"),
+        (
+            {"id": "a", "file": "/x", "rule": {"equals": "1"}, "sentence": "{node} is bad"},
+            "check a: sentence has {node}, which nothing fills: wanted one of does, has, is, nodes, settings, value",
+        ),
+        (
+            {"id": "a", "file": "/x", "rule": {"equals": "1"}, "remedy": "flash {usual}"},
+            "remedy has {usual}, which nothing fills",
+        ),
+        ({"id": "a", "file": "/x", "rule": {"same": True}, "remedy": "mend {nodes}"}, "remedy has {nodes}"),
+        ({"id": "a", "file": "/x", "rule": {"equals": "1"}, "sentence": "{item[x]}"}, "sentence has {item[x]}"),
+        (
+            {"id": "a", "file": "/x", "rule": {"same": True}, "sentence": "a {value"},
+            "sentence is 'a {value', which has",
+        ),
+        ({"id": "same-torch", "rule": {"equals": "2.13.0"}}, "check same-torch: sentence has {others}"),
     ],
 )
 def test_what_is_wrong_with_an_own_check_is_said(raw, problem):

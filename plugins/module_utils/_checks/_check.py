@@ -12,6 +12,7 @@ check that reads it says nothing about that node.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
@@ -67,7 +68,8 @@ class Check:
 
     Sentence and remedy are templates: `{nodes}`, `{has}`, `{is}` and `{does}` (which agree with the nodes in number),
     `{value}`, `{wanted}`, with `same` also `{usual}`, `{release}` (the usual version without its local part),
-    `{others}` and `{others_have}`, `{item[key]}` for a key of the last item of a list, and `{settings[name]}`.
+    `{others}` and `{others_have}`, of bytes `{room}` (see room), `{item[key]}` for a key of the last item of a list,
+    and `{settings[name]}`.
     """
 
     id: str
@@ -212,6 +214,11 @@ def size(count: float) -> str:
     return ""
 
 
+def room(wanted: Any) -> str:
+    """A size for a file system in memory, as mount and docker take it: whole GiB, 8 at least."""
+    return f"{max(8, math.ceil((_number(wanted) or 0) / (1 << 30)))}g"
+
+
 def shown(value: Any, unit: str = "") -> str:
     if unit == "bytes" and _number(value) is not None:
         return size(float(value))
@@ -249,6 +256,8 @@ def _per_value(check: Check, rule: Mapping[str, Any], cluster: Cluster) -> Itera
             if value is not None and not good(value, wanted):
                 wanted_text = shown(wanted, check.unit)
                 values = {"value": shown(value, check.unit), "wanted": wanted_text, "item": item or {}}
+                if check.unit == "bytes":
+                    values["room"] = room(wanted)
                 yield Hit((str(node["name"]),), values)
 
 

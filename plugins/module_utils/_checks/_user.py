@@ -154,6 +154,8 @@ def _unfilled(check: Check) -> List[str]:
     known: Set[str] = set(_SAME if "same" in check.rule else _PER_VALUE)
     if "same" not in check.rule and "[]" in check.reads:
         known.add("item")
+    if "same" not in check.rule and check.unit == "bytes":
+        known.add("room")
     found = []
     for key, text, more in (("sentence", check.sentence, _NUMBERED), ("remedy", check.remedy, ())):
         try:

@@ -1131,8 +1131,18 @@ def test_an_own_check_reads_facts_and_asks_nothing():
 
 def test_a_built_in_check_takes_another_threshold():
     read = own({"id": "shm-size", "rule": {"at_least": 128 * GIB}})
-    assert [one.check for one in evaluate(read.checks, cluster())] == ["shm-size"]
+    findings = evaluate(read.checks, cluster())
+    assert [one.check for one in findings] == ["shm-size"]
+    assert findings[0].remedy.startswith("mount -o remount,size=128g /dev/shm")
+    assert findings[0].remedy.endswith("--shm-size=128g")
     assert len(read.checks) == len(CHECKS)
+
+
+@pytest.mark.parametrize(
+    "wanted, size", [(GIB, "8g"), (8 * GIB, "8g"), (8 * GIB + 1, "9g"), (str(32 * GIB), "32g"), ("x", "8g")]
+)
+def test_room_in_memory_is_what_is_wanted(wanted, size):
+    assert _check.room(wanted) == size
 
 
 def test_a_broken_template_is_shown_as_it_is():

@@ -19,8 +19,13 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.torchfleet.cluster.plugins.module_utils._checks import _check, _facts, _user
 from ansible_collections.torchfleet.cluster.plugins.module_utils._checks._rules import CHECKS
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import DEFAULT_MASTER_PORT
+from ansible_collections.torchfleet.cluster.plugins.module_utils._network_choice import network_problem
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils import _bench_report, _report
-from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import asked, read_in_launch_order
+from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import (
+    asked,
+    launch_problems,
+    read_in_launch_order,
+)
 
 FACTS = {
     "system": "__check_system",
@@ -49,8 +54,10 @@ class ActionModule(ActionBase):
             argument_spec={
                 "state": {"type": "str", "choices": ["planned", "paired", "judged"], "required": True},
                 "checks_dir": {"type": "path"},
+                "checks_dir_set": {"type": "bool", "default": False},
                 "skip": {"type": "list", "elements": "str", "default": []},
                 "severity": {"type": "dict", "default": {}},
+                "timeout": {"type": "int", "default": 5},
                 "dest": {"type": "path"},
                 "runs": {"type": "list", "elements": "path", "default": []},
                 "began": {"type": "float", "default": 0},
@@ -59,6 +66,8 @@ class ActionModule(ActionBase):
             }
         )
         try:
+            if args["checks_dir_set"] and not Path(args["checks_dir"]).expanduser().is_dir():
+                raise AnsibleActionFail(f"check_dir is {args['checks_dir']!r}, which is no folder on this controller")
             own = _user.read_checks(self._documents(args["checks_dir"]), CHECKS)
             checks = _check.chosen(own.checks, args["skip"], args["severity"])
         except ValueError as error:
@@ -66,6 +75,7 @@ class ActionModule(ActionBase):
         group = read_in_launch_order(task_vars, self._templar)
         members = [member for member in group if member["host"] in asked(task_vars)]
         if args["state"] == "planned":
+            self._refuse(args, task_vars)
             return {
                 **result,
                 "changed": False,
@@ -97,6 +107,22 @@ class ActionModule(ActionBase):
 
     # ---- what there is
 
+    def _refuse(self, args: Mapping[str, Any], task_vars: Mapping[str, Any]) -> None:
+        """Settings with which no node can be asked. What else a launch would refuse is a finding."""
+        port = self._option(task_vars, "torchfleet_master_port", DEFAULT_MASTER_PORT)
+        problems = []
+        if not str(port).isdecimal():
+            problems.append(f"torchfleet_master_port is {port!r}, wanted an unprivileged port (1024 to 65535)")
+        if args["timeout"] < 1:
+            problems.append(f"check_timeout is {args['timeout']}, wanted whole seconds, 1 or more")
+        problems += [
+            f"check_runs names {run!r}, wanted a folder of a run on this controller, with its manifest.json"
+            for run in args["runs"]
+            if not (Path(run).expanduser() / "manifest.json").is_file()
+        ]
+        if problems:
+            raise AnsibleActionFail("\n".join(problems))
+
     @staticmethod
     def _documents(folder: str | None) -> dict[str, Any]:
         """The inventory's own checks: file name to content."""
@@ -105,7 +131,7 @@ class ActionModule(ActionBase):
         for path in found:
             try:
                 documents[path.name] = yaml.safe_load(path.read_text(encoding="utf-8")) or []
-            except (OSError, yaml.YAMLError) as error:
+            except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
                 raise AnsibleActionFail(f"{path} cannot be read: {error}") from error
         return documents
 
@@ -130,7 +156,14 @@ class ActionModule(ActionBase):
             found = {key: hostvars.get(name) or {} for key, name in FACTS.items()}
             results[member["name"]] = {**{key: found["system"].get(key) for key in _facts.MODULES}, **found}
         settings = {"master_port": self._option(task_vars, "torchfleet_master_port", DEFAULT_MASTER_PORT)}
-        cluster = _facts.assemble(members, results, settings, args["network"], head=str(group[0]["name"]))
+        problems = launch_problems(task_vars, self._templar)
+        network = args["network"]
+        if network_problem(network):
+            problems.append(network_problem(network))
+            network = None
+        if problems:
+            settings["inventory_problems"] = [" ".join(problem.split()) for problem in problems]
+        cluster = _facts.assemble(members, results, settings, network, head=str(group[0]["name"]))
         findings = _check.evaluate(checks, cluster)
         now = time.time()
         previous = _report.read_json(Path(args["dest"]).expanduser() / _report.CHECK_JSON) if args["dest"] else None

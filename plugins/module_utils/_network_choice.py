@@ -181,6 +181,15 @@ def _networks(network: Any) -> List[Any]:
     return [ipaddress.ip_network(str(text), strict=False) for text in texts if str(text)]
 
 
+def network_problem(network: Any) -> str:
+    """What is wrong with the user's networks, '' where nothing is."""
+    try:
+        _networks(network)
+    except ValueError as error:
+        return f"torchfleet_network is {network!r}, wanted a network such as 10.0.0.0/24 ({error})"
+    return ""
+
+
 def _within(address: str, networks: Sequence[Any]) -> bool:
     return any(ipaddress.ip_address(address) in network for network in networks)
 
@@ -189,10 +198,10 @@ def _domains(
     nodes: Sequence[Mapping[str, Any]], matrix: Reachability, passed_over: Sequence[Mapping[str, str]], network: Any
 ) -> Tuple[List[int], List[str], List[str]]:
     """Per node the mask of candidates that the user's settings leave, which setting that was, and what is wrong."""
-    try:
-        networks = _networks(network)
-    except ValueError as error:
-        return [], [], [f"torchfleet_network is {network!r}, wanted a network such as 10.0.0.0/24 ({error})"]
+    unreadable = network_problem(network)
+    if unreadable:
+        return [], [], [unreadable]
+    networks = _networks(network)
     domains, marks, problems = [], [], []
     for position, node in enumerate(nodes):
         mine = members(matrix.mine[position])

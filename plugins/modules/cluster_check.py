@@ -28,6 +28,10 @@ options:
   checks_dir:
     description: Folder with the inventory's own checks.
     type: path
+  checks_dir_set:
+    description: The user chose O(checks_dir), which then has to be a folder; the default one may be absent.
+    type: bool
+    default: false
   skip:
     description: Ids of checks that are left out.
     type: list
@@ -37,6 +41,10 @@ options:
     description: Severity in place of a check's own, by id.
     type: dict
     default: {}
+  timeout:
+    description: Seconds that a node may take to accept a connection; refused where it is less than one.
+    type: int
+    default: 5
   dest:
     description: Folder for C(check.json) and C(report.html). Without it nothing is written.
     type: path

@@ -295,6 +295,7 @@ SBIN = ["/sbin", "/usr/sbin", "/usr/local/sbin"]
 TOOL_SECONDS = 5
 NVIDIA_SMI_SECONDS = 15
 TORCH_SECONDS = 60
+TIMED_OUT = 124  # as timeout(1) has it
 SERVICES = ("nvidia-persistenced", "nvidia-fabricmanager", "systemd-timesyncd", "chrony", "chronyd", "ntpd")
 # PCI classes, first two bytes: network, NVMe, and the GPU's and NVSwitch's of NVIDIA.
 KINDS = {"0x02": "network card", "0x0108": "NVMe disk"}
@@ -326,7 +327,7 @@ def find(tool: str) -> str:
 
 
 def run(argv: Sequence[str], timeout: float = TOOL_SECONDS) -> Tuple[int, str, str]:
-    """Exit status, output and errors; 127 and nothing where the tool is missing or does not end."""
+    """Exit status, output and errors; 127 and nothing where the tool is missing, 124 where it does not end."""
     path = find(argv[0])
     if not path:
         return 127, "", ""
@@ -339,7 +340,9 @@ def run(argv: Sequence[str], timeout: float = TOOL_SECONDS) -> Tuple[int, str, s
             timeout=timeout,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except subprocess.TimeoutExpired:
+        return TIMED_OUT, "", ""
+    except OSError:
         return 127, "", ""
     return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
@@ -592,6 +595,8 @@ def answer(wanted: Dict[str, Any]) -> Dict[str, str]:
             return {"problem": f"{wanted['file']}: {error.strerror}"}
     argv = [str(word) for word in wanted.get("command") or ()]
     code, out, err = run(argv) if argv else (127, "", "")
+    if code == TIMED_OUT and not out + err:
+        return {"problem": f"{' '.join(argv)[:160]} did not end in {TOOL_SECONDS} s"}
     if code:
         return {"problem": (err.strip().splitlines() or [f"{' '.join(argv)}: exit status {code}"])[-1][:200]}
     return {"value": out[:65536].rstrip("\n")}

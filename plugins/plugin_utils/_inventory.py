@@ -35,13 +35,7 @@ def cluster_from_task_vars(task_vars: Mapping[str, Any], templar: Any = None, **
         hosts = members(task_vars, templar, overrides.get("group"))
         problems = _gaps(hosts)
         try:
-            cluster = build_cluster(
-                hosts,
-                head=_head(_option(task_vars, templar, overrides, "head"), hosts),
-                master_port=_option(task_vars, templar, overrides, "master_port", DEFAULT_MASTER_PORT),
-                transport=_option(task_vars, templar, overrides, "transport") or _transport(hosts),
-                reasons=[Reason(f"network of {h['name']}", h["interface"], h["reason"]) for h in hosts if h["reason"]],
-            )
+            cluster = _build(hosts, task_vars, templar, overrides)
         except ClusterError as error:
             raise ClusterError([*problems, *error.problems]) from None
         if problems:
@@ -49,6 +43,22 @@ def cluster_from_task_vars(task_vars: Mapping[str, Any], templar: Any = None, **
     except ClusterError as error:
         raise AnsibleActionFail(str(error)) from error
     return cluster
+
+
+def launch_problems(task_vars: Mapping[str, Any], templar: Any = None) -> list[str]:
+    """What of the inventory `cluster_from_task_vars` would refuse at a launch, one sentence for each culprit.
+
+    A launch chooses the addresses that nobody set by hand: until then each host has one that no other has.
+    """
+    try:
+        hosts = [
+            host if host["by_hand"] else {**host, "address": f"2001:db8::{number:x}"}
+            for number, host in enumerate(members(task_vars, templar), start=1)
+        ]
+        _build(hosts, task_vars, templar, {})
+    except ClusterError as error:
+        return list(error.problems)
+    return []
 
 
 def members(task_vars: Mapping[str, Any], templar: Any = None, group: str | None = None) -> list[dict[str, Any]]:
@@ -100,6 +110,18 @@ def node_name(task_vars: Mapping[str, Any], host: str | None = None) -> str:
     """The name in the Cluster of a host, by default the one that a task runs for."""
     host = host or str(task_vars["inventory_hostname"])
     return _read(task_vars["hostvars"][host], "hosts_hostname") or host
+
+
+def _build(
+    hosts: Sequence[Mapping[str, Any]], task_vars: Mapping[str, Any], templar: Any, overrides: Mapping[str, Any]
+) -> Cluster:
+    return build_cluster(
+        hosts,
+        head=_head(_option(task_vars, templar, overrides, "head"), hosts),
+        master_port=_option(task_vars, templar, overrides, "master_port", DEFAULT_MASTER_PORT),
+        transport=_option(task_vars, templar, overrides, "transport") or _transport(hosts),
+        reasons=[Reason(f"network of {h['name']}", h["interface"], h["reason"]) for h in hosts if h["reason"]],
+    )
 
 
 def _member(host: str, hostvars: Mapping[str, Any]) -> dict[str, Any]:

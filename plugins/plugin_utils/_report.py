@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -97,7 +98,7 @@ def _compared(
     findings: Sequence[_check.Finding], previous: Mapping[str, Any] | None, outside: Sequence[str]
 ) -> dict[str, Any] | None:
     """What is new and what is gone since the last check. Figures in a sentence change: check and nodes name it."""
-    if not previous or previous.get("schema") != 1:
+    if not previous or previous.get("schema") != 1 or not _is_check(previous):
         return None
     now = {(finding.check, tuple(finding.nodes)): finding.sentence for finding in findings}
     # Nobody looked whether these are still there.
@@ -108,6 +109,23 @@ def _compared(
         "new": [sentence for key, sentence in now.items() if key not in before],
         "gone": [sentence for key, sentence in before.items() if key not in now],
     }
+
+
+def _is_check(report: Mapping[str, Any]) -> bool:
+    """Whether what is compared of an earlier report has the form that check writes."""
+    findings, ended = report.get("findings"), report.get("ended")
+    return (
+        isinstance(ended, (int, float))
+        and math.isfinite(ended)
+        and isinstance(findings, list)
+        and all(
+            isinstance(one, Mapping)
+            and all(isinstance(one.get(key), str) for key in ("check", "sentence"))
+            and isinstance(one.get("nodes"), list)
+            and all(isinstance(name, str) for name in one["nodes"])
+            for one in findings
+        )
+    )
 
 
 # ---- the terminal
@@ -151,11 +169,35 @@ def as_text(report: Mapping[str, Any]) -> str:
 
 
 def read_run(folder: Path) -> dict[str, Any] | None:
-    """A run's folder as the page shows it: its end, the timeline, and what explain found."""
+    """A run's folder as the page shows it: its end, the timeline, and what explain found.
+
+    None where there is no manifest, or one of a form that launch does not write.
+    """
     manifest = read_json(folder / "manifest.json")
     if manifest is None:
         return None
-    explained = read_json(folder / "findings.json") or {}
+    try:
+        run = _run(manifest, folder)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    explained = (read_json(folder / "findings.json") or {}).get("findings")
+    return {**run, "explained": explained if _is_explained(explained) else []}
+
+
+def _is_explained(findings: Any) -> bool:
+    """Whether the page can show these findings of explain."""
+    return isinstance(findings, list) and all(
+        isinstance(one, Mapping)
+        and {"label", "cause", "fix", "evidence"} <= one.keys()
+        and isinstance(one.get("confidence"), (int, float))
+        and isinstance(one["evidence"], list)
+        and isinstance(one.get("probe") or {}, Mapping)
+        and all(isinstance(line, Mapping) and {"file", "line", "text"} <= line.keys() for line in one["evidence"])
+        for one in findings
+    )
+
+
+def _run(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     outcome = manifest.get("outcome") or {}
     plan = manifest.get("plan") or {}
     return {
@@ -165,9 +207,8 @@ def read_run(folder: Path) -> dict[str, Any] | None:
         "launcher": str(plan.get("launcher") or ""),
         "world_size": plan.get("world_size"),
         "master": f"{plan.get('master_address', '')}:{plan.get('master_port', '')}",
-        "versions": manifest.get("versions") or {},
+        "versions": dict(manifest.get("versions") or {}),
         "timeline": timeline(manifest),
-        "explained": explained.get("findings") or [],
     }
 
 

@@ -12,6 +12,7 @@ check that reads it says nothing about that node.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
@@ -67,7 +68,8 @@ class Check:
 
     Sentence and remedy are templates: `{nodes}`, `{has}`, `{is}` and `{does}` (which agree with the nodes in number),
     `{value}`, `{wanted}`, with `same` also `{usual}`, `{release}` (the usual version without its local part),
-    `{others}` and `{others_have}`, `{item[key]}` for a key of the last item of a list, and `{settings[name]}`.
+    `{others}` and `{others_have}`, of bytes `{room}` (see room), `{item[key]}` for a key of the last item of a list,
+    and `{settings[name]}`.
     """
 
     id: str
@@ -159,12 +161,24 @@ def _numbers(value: Any) -> Tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", str(value).partition("+")[0]))
 
 
+def alike(value: Any, wanted: Any) -> bool:
+    """Whether they are equal. What a command prints is text, `5` as well, and a number in YAML is none."""
+    text, number = (value, wanted) if isinstance(value, str) else (wanted, value)
+    if isinstance(text, str) and isinstance(number, (int, float)) and not isinstance(number, bool):
+        for read_as in (int, float):
+            try:
+                return bool(read_as(text) == number)
+            except ValueError:
+                continue
+    return bool(value == wanted)
+
+
 # Whether a value is as it should be. A value of None is unknown and never reaches a rule.
 RULES: Dict[str, Callable[[Any, Any], bool]] = {
-    "equals": lambda value, wanted: bool(value == wanted),
-    "differs_from": lambda value, wanted: bool(value != wanted),
-    "one_of": lambda value, wanted: value in wanted,
-    "none_of": lambda value, wanted: value not in wanted,
+    "equals": alike,
+    "differs_from": lambda value, wanted: not alike(value, wanted),
+    "one_of": lambda value, wanted: any(alike(value, one) for one in wanted),
+    "none_of": lambda value, wanted: not any(alike(value, one) for one in wanted),
     "at_least": _at_least,
     "at_most": _at_most,
     "version_at_least": _version_at_least,
@@ -198,6 +212,11 @@ def size(count: float) -> str:
             return f"{count:.4g} {unit}"
         count /= 1024
     return ""
+
+
+def room(wanted: Any) -> str:
+    """A size for a file system in memory, as mount and docker take it: whole GiB, 8 at least."""
+    return f"{max(8, math.ceil((_number(wanted) or 0) / (1 << 30)))}g"
 
 
 def shown(value: Any, unit: str = "") -> str:
@@ -237,6 +256,8 @@ def _per_value(check: Check, rule: Mapping[str, Any], cluster: Cluster) -> Itera
             if value is not None and not good(value, wanted):
                 wanted_text = shown(wanted, check.unit)
                 values = {"value": shown(value, check.unit), "wanted": wanted_text, "item": item or {}}
+                if check.unit == "bytes":
+                    values["room"] = room(wanted)
                 yield Hit((str(node["name"]),), values)
 
 

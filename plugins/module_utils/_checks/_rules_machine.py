@@ -202,7 +202,7 @@ CHECKS = (
         rule={"at_least": GIB},
         severity="warn",
         sentence="{nodes}: /dev/shm has {value}, wanted {wanted}: NCCL and DataLoader workers share memory there",
-        remedy="mount -o remount,size=8g /dev/shm, and in /etc/fstab; of a container --shm-size=8g",
+        remedy="mount -o remount,size={room} /dev/shm, and in /etc/fstab; of a container --shm-size={room}",
         source="NCCL user guide, Troubleshooting, Docker: --shm-size=1g",
         unit="bytes",
     ),

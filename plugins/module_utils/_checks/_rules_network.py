@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._candidates import find_candidates
@@ -34,6 +35,15 @@ def name_of(node: Mapping[str, Any]) -> str:
 def unreachable(cluster: Cluster) -> Iterator[Hit]:
     for name, why in cluster.missing.items():
         yield Hit((name,), {"value": why})
+
+
+def inventory(cluster: Cluster) -> Iterator[Hit]:
+    """Each problem in the launch's own words. One that opens with a setting is of the cluster as a whole."""
+    for problem in cluster.settings.get("inventory_problems") or ():
+        variables = dict.fromkeys(re.findall(r"\b(?:torchfleet|hosts|ansible)_[a-z_]+", problem))
+        words = () if problem.startswith("torchfleet_") else re.findall(r"[\w.-]*\w", problem)
+        nodes = tuple(name for name in cluster.peers if name in words)
+        yield Hit(nodes, {"value": problem, "variable": " or ".join(variables) or "it"})
 
 
 def not_measured(cluster: Cluster) -> Iterator[Hit]:
@@ -344,6 +354,17 @@ CHECKS = (
         sentence="{nodes} cannot be looked at: {value}",
         remedy="see that the machine runs and that Ansible logs in to it, or take it out of torchfleet_group",
         source="a run takes every node of the group",
+    ),
+    Check(
+        id="inventory",
+        area="nodes",
+        title="inventory as a launch takes it",
+        reads="settings",
+        rule=inventory,
+        severity="fail",
+        sentence="{value}",
+        remedy="correct {variable} in the inventory: launch.yml refuses it as it is",
+        source="launch.yml builds the cluster from the same variables",
     ),
     Check(
         id="not-measured",

@@ -928,7 +928,7 @@ def test_silent(check, change):
 
 
 def test_every_check_is_in_the_table():
-    shown = {case[0] for case in FOUND} | {"network-choice"}
+    shown = {case[0] for case in FOUND} | {"inventory", "network-choice"}
     assert {check.id for check in CHECKS} == shown
 
 
@@ -937,6 +937,25 @@ def test_no_sentence_shows_a_field_that_nothing_filled():
         for finding in evaluate(CHECKS, cluster(change)):
             for text in (finding.sentence, finding.remedy):
                 assert not re.search(r"\{(?!you\}|it\}|NCCL_|\d)", text), text
+
+
+def test_what_a_launch_would_refuse_is_found():
+    problems = [
+        "torchfleet_head is 'n9', which is not one of the nodes gpu1, gpu2, gpu3",
+        "gpu2: 'gpu1' in hosts_aliases is a name of gpu1 too: take one of them out",
+        "gpu3: torchfleet_slots is '{x}', wanted a whole number of ranks, 1 or more",
+    ]
+    settings = {"inventory_problems": problems}
+    findings = evaluate(CHECKS, _check.Cluster(nodes=cluster().nodes, settings=settings))
+    assert [(one.check, one.severity, one.sentence) for one in findings] == [
+        ("inventory", "fail", problem) for problem in problems
+    ]
+    assert [one.nodes for one in findings] == [(), ("gpu1", "gpu2"), ("gpu3",)]
+    assert [one.remedy.partition(" in the inventory")[0] for one in findings] == [
+        "correct torchfleet_head",
+        "correct hosts_aliases",
+        "correct torchfleet_slots",
+    ]
 
 
 def test_no_network_for_all_is_said_where_none_is_set_by_hand():
@@ -1061,6 +1080,13 @@ def with_own(check: Dict[str, Any], values: Dict[str, Any]) -> List[_check.Findi
     "rule, good, bad",
     [
         ({"equals": "a"}, "a", "b"),
+        ({"equals": 5}, "5", "6"),
+        ({"equals": 0.5}, "0.50", "0.5 s"),
+        ({"equals": 9007199254740993}, "9007199254740993", "9007199254740992"),
+        ({"equals": "5"}, 5, 6),
+        ({"differs_from": 5}, "6", "5"),
+        ({"one_of": [5, "b"]}, "5", "6"),
+        ({"none_of": [5, "b"]}, "6", "5"),
         ({"differs_from": "a"}, "b", "a"),
         ({"one_of": ["a", "b"]}, "b", "c"),
         ({"none_of": ["a", "b"]}, "c", "b"),
@@ -1105,13 +1131,42 @@ def test_an_own_check_reads_facts_and_asks_nothing():
 
 def test_a_built_in_check_takes_another_threshold():
     read = own({"id": "shm-size", "rule": {"at_least": 128 * GIB}})
-    assert [one.check for one in evaluate(read.checks, cluster())] == ["shm-size"]
+    findings = evaluate(read.checks, cluster())
+    assert [one.check for one in findings] == ["shm-size"]
+    assert findings[0].remedy.startswith("mount -o remount,size=128g /dev/shm")
+    assert findings[0].remedy.endswith("--shm-size=128g")
     assert len(read.checks) == len(CHECKS)
 
 
-def test_a_broken_template_of_an_own_check_is_shown_as_it_is():
-    check = {"id": "x", "file": "/x", "rule": {"equals": "1"}, "sentence": "{nodes} {oops} {value"}
-    assert with_own(check, {"gpu1": {"value": "2"}})[0].sentence == "{nodes} {oops} {value"
+@pytest.mark.parametrize(
+    "wanted, size", [(GIB, "8g"), (8 * GIB, "8g"), (8 * GIB + 1, "9g"), (str(32 * GIB), "32g"), ("x", "8g")]
+)
+def test_room_in_memory_is_what_is_wanted(wanted, size):
+    assert _check.room(wanted) == size
+
+
+def test_a_broken_template_is_shown_as_it_is():
+    assert _check.fill("{nodes} {oops} {value", {"nodes": "gpu1"}) == "{nodes} {oops} {value"
+
+
+def test_every_built_in_check_can_be_weighed_anew():
+    read = own(*({"id": check.id, "severity": "info", "remedy": None} for check in CHECKS))
+    assert {check.severity for check in read.checks} == {"info"}
+    assert [check.remedy for check in read.checks] == [check.remedy for check in CHECKS]
+
+
+def test_fields_that_are_filled_are_taken():
+    read = own(
+        {
+            "id": "power",
+            "reads": "gpu.gpus[].power.limit",
+            "rule": {"at_least": 700},
+            "sentence": "{nodes} {has} {does} {is} {value} {wanted} {item[index]} {{braces}}",
+            "remedy": "set {wanted} of GPU {item[index]} for port {settings[master_port]}",
+        },
+        {"id": "rack", "file": "/r", "rule": {"same": True}, "sentence": "{nodes} {others} {others_have} {usual}"},
+    )
+    assert len(read.checks) == len(CHECKS) + 2
 
 
 @pytest.mark.parametrize(
@@ -1126,6 +1181,39 @@ def test_a_broken_template_of_an_own_check_is_shown_as_it_is():
         ({"id": "a", "fiel": "/x", "rule": {"same": True}}, "fiel is unknown: did you mean file?"),
         ({"id": "a", "file": "/x", "rule": {"same": True}, "severity": "bad"}, "severity is 'bad', wanted one of fail"),
         ({"id": "a", "command": "cat x", "rule": {"same": True}}, "wanted a list of words"),
+        ({"id": 5, "file": "/x", "rule": {"same": True}}, "mine.yml, check 1: id is 5, wanted a text"),
+        ({"id": ["a"], "file": "/x", "rule": {"same": True}}, "id is ['a'], wanted a text"),
+        ({"id": "a", "reads": 5, "rule": {"same": True}}, "check a: reads is 5, wanted a text"),
+        ({"id": "a", "file": "/x", "rule": {"same": True}, "sentence": {"nodes": None}}, "sentence is {'nodes': None}"),
+        ({"id": "a", "file": "/x", "rule": {"same": False}}, "rule.same is False, wanted true, or one of whole"),
+        ({"id": "a", "file": "/x", "rule": {"matches": "("}}, "rule.matches is '(', wanted a regular expression (miss"),
+        ({"id": "a", "file": "/x", "rule": {"lacks": "*"}}, "rule.lacks is '*', wanted a regular expression (nothing"),
+        ({"id": "a", "file": "/x", "rule": {"one_of": "abc"}}, "rule.one_of is 'abc', wanted a list"),
+        ({"id": "a", "file": "/x", "rule": {"none_of": 5}}, "rule.none_of is 5, wanted a list"),
+        ({"id": "a", "file": "/x", "rule": {"equals": True}}, "rule.equals is True, wanted a text or a number"),
+        ({"id": "a", "file": "/x", "rule": {"one_of": ["a", None]}}, "wanted a text or a number: None is none"),
+        (
+            {"id": "a", "file": "/x", "rule": {"version_at_least": "new"}},
+            "rule.version_at_least is 'new', wanted a ver",
+        ),
+        ({"id": "a", "file": "/x", "rule": {"at_least": True}}, "rule.at_least is True, wanted a number"),
+        ({"id": "a", "file": "/x", "rule": {"empty": "no"}}, "rule.empty is 'no', wanted true or false"),
+        ({"id": "clock", "rule": {"at_most": 5}}, "check clock: its rule is a function of all nodes"),
+        (
+            {"id": "a", "file": "/x", "rule": {"equals": "1"}, "sentence": "{node} is bad"},
+            "check a: sentence has {node}, which nothing fills: wanted one of does, has, is, nodes, settings, value",
+        ),
+        (
+            {"id": "a", "file": "/x", "rule": {"equals": "1"}, "remedy": "flash {usual}"},
+            "remedy has {usual}, which nothing fills",
+        ),
+        ({"id": "a", "file": "/x", "rule": {"same": True}, "remedy": "mend {nodes}"}, "remedy has {nodes}"),
+        ({"id": "a", "file": "/x", "rule": {"equals": "1"}, "sentence": "{item[x]}"}, "sentence has {item[x]}"),
+        (
+            {"id": "a", "file": "/x", "rule": {"same": True}, "sentence": "a {value"},
+            "sentence is 'a {value', which has",
+        ),
+        ({"id": "same-torch", "rule": {"equals": "2.13.0"}}, "check same-torch: sentence has {others}"),
     ],
 )
 def test_what_is_wrong_with_an_own_check_is_said(raw, problem):

@@ -153,6 +153,13 @@ def test_own_questions(tmp_path):
     assert system_facts.answer({"id": "a", "command": ["no-such-tool"]}) == {"problem": "no-such-tool: exit status 127"}
 
 
+def test_an_own_question_that_takes_too_long(monkeypatch):
+    ask = system_facts.run
+    monkeypatch.setattr(system_facts, "run", lambda argv: ask(argv, 0.2))
+    assert system_facts.answer({"id": "a", "command": ["sleep", "30"]}) == {"problem": "sleep 30 did not end in 5 s"}
+    assert system_facts.answer({"id": "a", "command": ["sh", "-c", "echo no >&2; exit 124"]}) == {"problem": "no"}
+
+
 def test_a_disk_that_is_not_there_is_looked_for_above(tmp_path):
     assert len(system_facts.gather_disks(["not/yet"])) == 1
     disks = system_facts.gather_disks([str(tmp_path), str(tmp_path / "not" / "yet")])

@@ -14,6 +14,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.torchfleet.cluster.plugins.plugin_utils._inventory import (
     cluster_from_task_vars,
+    launch_problems,
     members,
     node_name,
 )
@@ -158,3 +159,30 @@ def test_what_is_wrong_is_said(hosts: Any, common: Any, said: list[str]) -> None
         cluster_from_task_vars(task_vars(hosts, **common))
     for sentence in said:
         assert sentence in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "common", "said"),
+    [
+        ({"n1": {}, "n2": {}}, {"torchfleet_head": "n9"}, ["torchfleet_head is 'n9'"]),
+        ({"n1": {}}, {"torchfleet_master_port": 99999}, ["torchfleet_master_port is 99999"]),
+        ({"n1": {}, "n2": {"hosts_aliases": ["n1"]}}, {}, ["n2: 'n1' in hosts_aliases is a name of n1 too"]),
+        ({"GPU_01": {}, "n2": {}}, {}, ["'GPU_01' is not a valid host name"]),
+        ({"n1": {"torchfleet_address": "10.0.0.300"}}, {}, ["n1: torchfleet_address is '10.0.0.300'"]),
+        (
+            {"n1": {"torchfleet_slots": "x"}, "n2": {"torchfleet_python": "python"}},
+            {},
+            ["n1: torchfleet_slots is 'x'", "n2: torchfleet_python is 'python'"],
+        ),
+        ({"n1": {"torchfleet_network_choice": 3}}, {}, ["n1: torchfleet_network_choice is 3"]),
+        # A launch chooses the address, and counts the GPUs, that the inventory does not tell.
+        ({"n1": {"ansible_host": "gateway.example"}, "n2": {"ansible_host": "gateway.example"}}, {}, []),
+        ({"n1": {"ansible_host": "10.0.0.9"}, "n2": {"ansible_host": "10.0.0.9"}}, {}, []),
+        ({"n1": {"torchfleet_address": "10.0.0.1", "torchfleet_gpus": GPUS}, "n2": {}}, {}, []),
+    ],
+)
+def test_what_a_launch_would_refuse(hosts: Any, common: Any, said: list[str]) -> None:
+    found = launch_problems(task_vars(hosts, **common))
+    assert len(found) == len(said)
+    for problem, words in zip(found, said):
+        assert words in problem

@@ -136,6 +136,27 @@ def test_a_file_that_is_no_report_is_no_last_check(tmp_path):
     assert report(previous={"schema": 99})["previous"] is None
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"findings": [3], "nodes": "x"},
+        {"findings": 3},
+        {"findings": {"a": 1}},
+        {"findings": [{"check": "clock", "nodes": ["gpu1"]}]},
+        {"findings": [{"check": "clock", "sentence": "x", "nodes": [["gpu1"]]}]},
+        {"ended": "yesterday"},
+        {"ended": None},
+        {"ended": float("inf")},
+    ],
+)
+def test_a_report_of_odd_form_is_no_last_check(broken):
+    whole = {"schema": 1, "kind": "check", "ended": 5.0, "findings": []}
+    assert report(previous=whole)["previous"]["ended"] == 5.0
+    told = report(previous={**whole, **broken})
+    assert told["previous"] is None
+    assert "gpu2" in _report.render(told)
+
+
 # ---- terminal
 
 
@@ -207,6 +228,35 @@ def _empty_run():
 
 def test_a_folder_without_a_manifest_is_no_run(tmp_path):
     assert _report.read_run(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"plan": 3},
+        {"outcome": ["x"]},
+        {"versions": 7},
+        {"times": "now"},
+        {"times": {"planned": "now", "ended": 3}},
+        {"nodes": 4},
+        {"nodes": [{"started": 1.0}]},
+        {"nodes": [{"node": "gpu1", "started": "x", "ranks": 5}]},
+    ],
+)
+def test_a_manifest_of_odd_form_is_no_run(tmp_path, broken):
+    (tmp_path / "manifest.json").write_text(json.dumps({**manifest(), **broken}))
+    assert _report.read_run(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "findings", [3, [3], [{"label": "x"}], [{"label": "", "cause": "", "fix": "", "confidence": 1, "evidence": [3]}]]
+)
+def test_findings_of_odd_form_are_none(tmp_path, findings):
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest()))
+    (tmp_path / "findings.json").write_text(json.dumps({"findings": findings}))
+    run = _report.read_run(tmp_path)
+    assert run["explained"] == []
+    assert "digits-1" in _report.render(runs=[run])
 
 
 # ---- the page

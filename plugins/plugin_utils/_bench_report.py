@@ -47,9 +47,15 @@ def sizes(backend: str, most: int) -> list[int]:
     return [size for size in SIZES if size <= (most or MOST_BYTES[backend])]
 
 
+def measurable(cluster: Cluster, measures: Sequence[str]) -> list[str]:
+    """Those of the measures that there is something for: a link has two ends, an all-reduce two ranks or more."""
+    without = {"links": len(cluster.nodes) < 2, "collective": cluster.world_size < 2}
+    return [what for what in measures if not without.get(what)]
+
+
 def nccl_tests_argv(cluster: Cluster, binary: str | None, sizes: Sequence[int], env: Mapping[str, str]) -> list[str]:
     """The command that the head runs: mpirun over all nodes, or on a single node the program itself."""
-    if not binary:
+    if not binary or cluster.world_size < 2:
         return []
     options = ["-b", str(sizes[0]), "-e", str(sizes[-1]), "-f", "4"]
     if len(cluster.nodes) == 1:
@@ -76,7 +82,7 @@ def plan_text(
             for number, pairs in enumerate(schedule, start=1)
         ]
         lines.append(f"  each pair {2 * args['seconds']:g} s at full speed on the training network")
-    if "collective" in args["measure"]:
+    if "collective" in args["measure"] and cluster.world_size > 1:
         lines.append(f"  all-reduce with {backend}, {message_sizes[0]} to {message_sizes[-1]} bytes")
     lines += [f"because {reason}" for reason in cluster.reasons]
     return "\n".join(lines)

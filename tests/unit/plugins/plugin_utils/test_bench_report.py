@@ -228,8 +228,19 @@ def test_backend_sizes_and_nccl_tests():
     argv = _bench_report.nccl_tests_argv(cluster(gpus=2), "/opt/all_reduce_perf", [1024, 4096], {"NCCL_DEBUG": "WARN"})
     assert argv[:6] == ["mpirun", "--allow-run-as-root", "-np", "6", "-H", "n1:2,n2:2,n3:2"]
     assert argv[6:8] == ["-x", "NCCL_DEBUG"]
+    assert _bench_report.nccl_tests_argv(cluster(1, 1), "/opt/all_reduce_perf", [1024, 4096], {}) == []
     alone = _bench_report.nccl_tests_argv(cluster(1, 2), "/opt/all_reduce_perf", [1024, 4096], {})
     assert alone == ["/opt/all_reduce_perf", "-b", "1024", "-e", "4096", "-f", "4", "-g", "2"]
+
+
+def test_one_node_has_no_links_and_one_rank_no_all_reduce():
+    every = list(_bench_report.MEASURES)
+    assert _bench_report.measurable(cluster(), every) == every
+    assert _bench_report.measurable(cluster(1), every) == ["disks", "local"]
+    assert _bench_report.measurable(cluster(1, gpus=2), every) == ["disks", "local", "collective"]
+    assert _bench_report.measurable(cluster(1), ["links", "collective"]) == []
+    args = {"measure": every, "seconds": 1}
+    assert "all-reduce" not in _bench_report.plan_text(cluster(1), [], "gloo", [1024], args)
 
 
 def test_heat_and_chart():

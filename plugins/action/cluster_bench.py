@@ -102,6 +102,11 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(
                 f"bench_measure has {', '.join(unknown)}, wanted some of {', '.join(_bench_report.MEASURES)}"
             )
+        if not _bench_report.measurable(cluster, args["measure"]):
+            raise AnsibleActionFail(
+                f"bench_measure is {', '.join(args['measure']) or 'empty'}, of which {len(cluster.nodes)} node with "
+                f"{cluster.world_size} rank(s) measures nothing: add local or disks"
+            )
         forks = context.CLIARGS.get("forks") or 5
         if forks < len(cluster.nodes):
             raise AnsibleActionFail(
@@ -169,8 +174,8 @@ class ActionModule(ActionBase):
         }
         slots = {node.name: node.slots for node in cluster.nodes}
         ranks: dict[str, list[dict[str, str]]] = {host: [] for host in host_of.values()}
-        # An all-reduce wants every node.
-        for rank in world if master and len(ready) == len(cluster.nodes) else ():
+        # An all-reduce wants every node, and somebody to reduce with.
+        for rank in world if master and len(ready) == len(cluster.nodes) and len(world) > 1 else ():
             ranks[host_of[rank.node]].append(
                 {
                     "RANK": str(rank.rank),

@@ -194,7 +194,8 @@ def cost(
     same if the slowest link carried what the usual one does. `checkpoint_seconds` is one node writing weights and
     optimiser.
     """
-    if not parameters or (not sweep and not slowest_mbps):
+    # One rank sends nothing; what it saves takes its time all the same.
+    if not parameters or not (write_mbps if world < 2 else sweep or slowest_mbps):
         return None
     size = parameters * gradient_bytes
     if world < 2:
@@ -210,6 +211,8 @@ def cost(
     if healthy < 0.8 * seconds:
         words += f"; {_time(healthy)} if the slowest link were as quick as the others"
     saving = 1e-6 * parameters * CHECKPOINT_BYTES / write_mbps if write_mbps else None
+    if world < 2:
+        words = f"{_short(parameters)} parameters on one rank: nothing to all-reduce"
     if saving is not None:
         words += f". A checkpoint of {_size(parameters * CHECKPOINT_BYTES)} takes {_time(saving)} to write"
     return {
@@ -257,9 +260,12 @@ def figures(report: Mapping[str, Any]) -> Dict[str, Tuple[float, str]]:
             for way in ("write", "read"):
                 if disk.get(f"{way}_mbps"):
                     found[f"{way} in {disk['path']} of {node['name']}"] = (float(disk[f"{way}_mbps"]), "MB/s")
-    sweep = (report.get("all_reduce") or {}).get("sweep") or ()
-    if sweep:
-        found["all-reduce, bus bandwidth"] = (8000 * max(row["busbw_gbps"] for row in sweep), "Mb/s")
+    reduced = report.get("all_reduce") or {}
+    # One rank moves bytes in its memory only.
+    if reduced.get("sweep") and reduced["world_size"] > 1:
+        # Another world is another figure.
+        name = f"all-reduce ({reduced['backend']}, {reduced['world_size']} ranks), bus bandwidth"
+        found[name] = (8000 * max(row["busbw_gbps"] for row in reduced["sweep"]), "Mb/s")
     return found
 
 
@@ -273,9 +279,11 @@ def compared(report: Mapping[str, Any], previous: Optional[Mapping[str, Any]]) -
         old = before.get(name, (0.0, ""))[0]
         if old and abs(value - old) > CHANGED * max(value, old):
             told["slower" if value < old else "quicker"].append(f"{name}: {old:.4g} before, now {value:.4g} {unit}")
+    reduced, reduced_before = (one.get("all_reduce") or {} for one in (report, previous))
+    alike = all(reduced.get(key) == reduced_before.get(key) for key in ("backend", "world_size"))
     return {
         "ended": previous.get("ended"),
         **told,
-        "sweep": (previous.get("all_reduce") or {}).get("sweep") or [],
+        "sweep": (reduced_before.get("sweep") or []) if alike else [],
         "figures": {name: value for name, (value, _unit) in before.items()},
     }

@@ -100,7 +100,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 status:
-  description: V(0), or V(1) where something is slow.
+  description: V(0), or V(1) where something is slow or was not measured.
   returned: when O(state=judged)
   type: int
   sample: 0

@@ -214,7 +214,12 @@ def main() -> None:
     if not needed or not os.access(needed, os.X_OK):
         module.exit_json(changed=False, problem=f"{needed} is not there")
     task: Dict[str, Any] = {"measure": measure, "seconds": params["seconds"]}
-    processes = Processes(params["user"])
+    try:
+        processes = Processes(params["user"])
+    except KeyError:
+        module.fail_json(
+            msg=f"there is no user {params['user']!r}: make it, or set bench_user, or torchfleet_user for all roles"
+        )
     try:
         if measure == "nccl_tests":
             processes.start(params["argv"], "", params["environment"])

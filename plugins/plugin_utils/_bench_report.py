@@ -23,6 +23,17 @@ MEASURES = ("links", "disks", "local", "collective")
 # Message sizes of the sweep, bytes: factors of 8 and, where the bandwidth is told, of 4.
 SIZES = tuple(1 << power for power in (10, 13, 16, 19, 22, 24, 26, 28, 30))
 MOST_BYTES = {"gloo": 64 << 20, "nccl": 1 << 30}
+# What a module that has come to its end returns, one of these.
+ANSWERS = {
+    "prepared": ("port",),
+    "links": ("links",),
+    "disks": ("disks",),
+    "local": ("report", "problem"),
+    "collective": ("report", "problem"),
+    "nccl_tests": ("report", "problem"),
+}
+LABELS = {"prepared": "port and NIC", "local": "devices", "collective": "all-reduce", "nccl_tests": "nccl-tests"}
+CRASHED = "its module crashed, ANSIBLE_DISPLAY_TRACEBACK=error in the environment brings the reason here"
 
 
 def backend_of(cluster: Cluster, wanted: str) -> str:
@@ -36,9 +47,15 @@ def sizes(backend: str, most: int) -> list[int]:
     return [size for size in SIZES if size <= (most or MOST_BYTES[backend])]
 
 
+def measurable(cluster: Cluster, measures: Sequence[str]) -> list[str]:
+    """Those of the measures that there is something for: a link has two ends, an all-reduce two ranks or more."""
+    without = {"links": len(cluster.nodes) < 2, "collective": cluster.world_size < 2}
+    return [what for what in measures if not without.get(what)]
+
+
 def nccl_tests_argv(cluster: Cluster, binary: str | None, sizes: Sequence[int], env: Mapping[str, str]) -> list[str]:
     """The command that the head runs: mpirun over all nodes, or on a single node the program itself."""
-    if not binary:
+    if not binary or cluster.world_size < 2:
         return []
     options = ["-b", str(sizes[0]), "-e", str(sizes[-1]), "-f", "4"]
     if len(cluster.nodes) == 1:
@@ -65,7 +82,7 @@ def plan_text(
             for number, pairs in enumerate(schedule, start=1)
         ]
         lines.append(f"  each pair {2 * args['seconds']:g} s at full speed on the training network")
-    if "collective" in args["measure"]:
+    if "collective" in args["measure"] and cluster.world_size > 1:
         lines.append(f"  all-reduce with {backend}, {message_sizes[0]} to {message_sizes[-1]} bytes")
     lines += [f"because {reason}" for reason in cluster.reasons]
     return "\n".join(lines)
@@ -76,19 +93,25 @@ def plan_text(
 
 def measured(cluster: Cluster, found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
     """The figures of one pass, by node and by pair (`source>target`), without what was not measured."""
-    figures: dict[str, Any] = {"nics": {}, "links": {}, "disks": {}, "local": {}, "problems": []}
+    figures: dict[str, Any] = {"nics": {}, "links": {}, "disks": {}, "local": {}, "silent": {}, "problems": {}}
     for node in cluster.nodes:
         name = node.name
-        prepared = found["prepared"].get(name) or {}
+        answers = {what: by_name.get(name) or {} for what, by_name in found.items()}
+        prepared = answers["prepared"]
         figures["nics"][name] = {key: prepared.get(key) for key in ("capable_mbps", "shaped_mbps")}
-        for link in (found["links"].get(name) or {}).get("links") or ():
+        for link in answers["links"].get("links") or ():
             figures["links"][f"{link['source']}>{link['target']}"] = dict(link)
-        for disk in (found["disks"].get(name) or {}).get("disks") or ():
+        for disk in answers["disks"].get("disks") or ():
             figures["disks"].setdefault(name, []).append(dict(disk))
-        local = (found["local"].get(name) or {}).get("report")
+        local = answers["local"].get("report")
         if local:
             figures["local"][name] = dict(local)
-        figures["problems"] += _problems(name, {what: answers.get(name) or {} for what, answers in found.items()})
+        silent = _silence(answers)
+        if silent:
+            figures["silent"][name] = silent
+        problems = _problems(name, answers)
+        if problems:
+            figures["problems"][name] = problems
     for what in ("collective", "nccl_tests"):
         told = (found[what].get(cluster.head.name) or {}).get("report")
         if told:
@@ -96,20 +119,40 @@ def measured(cluster: Cluster, found: Mapping[str, Mapping[str, Mapping[str, Any
     return figures
 
 
+def _silence(answers: Mapping[str, Mapping[str, Any]]) -> str:
+    """Why a node did not answer; empty where it did."""
+    for answer in answers.values():
+        if answer.get("unreachable"):
+            return _why(answer)
+    # Every node in the play has an answer to this one.
+    return "" if answers["prepared"] else "it left the play before it was measured, Ansible says above why"
+
+
+def _why(answer: Mapping[str, Any]) -> str:
+    """In one line, why a task gave no measurement."""
+    traceback = str(answer.get("failed_when_suppressed_exception") or "").splitlines()
+    # Ansible has a stand-in of one line where it was not asked for tracebacks.
+    told = answer.get("msg") or (traceback[-1] if len(traceback) > 1 else "")
+    return " ".join(str(told or ("no answer" if answer.get("unreachable") else CRASHED)).split())
+
+
 def _problems(name: str, answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """What was not measured on a node, and why."""
     told = list(answers["links"].get("problems") or ())
-    for what, label in (("local", "devices"), ("collective", "all-reduce")):
+    for what in ("local", "collective"):
         if answers[what].get("problem"):
-            told.append(f"{name}, {label}: {answers[what]['problem']}")
+            told.append(f"{name}, {LABELS[what]}: {answers[what]['problem']}")
     told += [
         f"{name}, {disk['path']}: {disk['problem']}"
         for disk in answers["disks"].get("disks") or ()
         if "problem" in disk
     ]
     for what, answer in answers.items():
-        if answer.get("unreachable") or answer.get("failed"):
-            told.append(f"{name}, {what}: {str(answer.get('msg') or 'no answer').strip()}")
+        if not answer or answer.get("skipped") or answer.get("unreachable"):
+            continue
+        # `failed_when: false` makes a failure a success, and takes the words of a module that crashed.
+        if answer.get("failed") or not any(key in answer for key in ANSWERS[what]):
+            told.append(f"{name}, {LABELS.get(what, what)}: {_why(answer)}")
     return told
 
 
@@ -154,7 +197,11 @@ def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any
             **(second.get("collective") or both["collective"]),
             "rows": [rows[size] for size in sorted(rows)],
         }
-    both["problems"] = list(dict.fromkeys([*first["problems"], *second["problems"]]))
+    both["silent"] = {**first["silent"], **second["silent"]}
+    both["problems"] = {
+        name: list(dict.fromkeys([*first["problems"].get(name, ()), *second["problems"].get(name, ())]))
+        for name in {**first["problems"], **second["problems"]}
+    }
     return both
 
 
@@ -245,7 +292,19 @@ def bench_report(
     findings += devices + disks
     findings += _bench_verdict.judge_collective(nccl_sweep or sweep, backend, wanted)
     findings += [
-        Finding("not-measured", "warn", (), problem, "see to it and run bench again") for problem in figures["problems"]
+        Finding(
+            "unreachable",
+            "fail",
+            (name,),
+            f"{name} did not answer: {why}",
+            "see that the machine runs and that Ansible logs in to it, or take it out of torchfleet_group",
+        )
+        for name, why in figures["silent"].items()
+    ]
+    findings += [
+        Finding("not-measured", "warn", (name,), problem, "see to it and run bench again")
+        for name, problems in figures["problems"].items()
+        for problem in problems
     ]
     findings.sort(key=lambda finding: ("fail", "warn", "info").index(finding.severity))
     writes = [disk["write_mbps"] for node in nodes.values() for disk in node["disks"] if disk.get("write_mbps")]
@@ -254,7 +313,7 @@ def bench_report(
     for node in nodes.values():
         own = [one.severity for one in findings if node["name"] in one.nodes]
         kept = {key: value for key, value in node.items() if key not in ("gpu_facts", "topology")}
-        shown.append({**kept, "verdict": "warn" if "warn" in own else "info" if own else "ok"})
+        shown.append({**kept, "verdict": next((level for level in ("fail", "warn", "info") if level in own), "ok")})
     return {
         "schema": 1,
         "kind": "bench",
@@ -291,7 +350,9 @@ def bench_report(
 
 def _sentence(nodes: Mapping[str, Any], findings: Sequence[Finding]) -> str:
     slow = sum(finding.severity != "info" for finding in findings)
-    count = f"{len(nodes)} node{'' if len(nodes) == 1 else 's'}"
+    silent = sum(finding.check == "unreachable" for finding in findings)
+    gone = f" ({silent} did not answer)" if silent else ""
+    count = f"{len(nodes)} node{'' if len(nodes) == 1 else 's'}{gone}"
     if not slow:
         return f"{count}: nothing is slow"
     return f"{count}: {slow} finding{'' if slow == 1 else 's'}"

@@ -127,14 +127,27 @@ def test_cost_without_a_sweep_goes_by_the_slowest_link():
     assert verdict.cost(1e9, 2, 2, [], None, None, None) is None
 
 
-def report(mbps=940.0, tflops=600.0, busbw=0.11):
+def test_one_rank_has_nothing_to_reduce_but_saves():
+    told = verdict.cost(7e9, 2, 1, [], None, None, 500.0)
+    assert told["seconds"] == 0
+    assert told["sentence"] == (
+        "7 B parameters on one rank: nothing to all-reduce. A checkpoint of 98 GB takes 3 min to write"
+    )
+    assert verdict.cost(7e9, 2, 1, [], None, None, None) is None
+
+
+def report(mbps=940.0, tflops=600.0, busbw=0.11, world=2, backend="gloo"):
     return {
         "schema": 1,
         "kind": "bench",
         "ended": 5.0,
         "links": [{"source": "a", "target": "b", "mbps": mbps}],
         "nodes": [{"name": "a", "devices": [{"index": 0, "tflops": tflops}], "disks": []}],
-        "all_reduce": {"sweep": [{"bytes": 1024, "seconds": 0.1, "algbw_gbps": busbw, "busbw_gbps": busbw}]},
+        "all_reduce": {
+            "backend": backend,
+            "world_size": world,
+            "sweep": [{"bytes": 1024, "seconds": 0.1, "algbw_gbps": busbw, "busbw_gbps": busbw}],
+        },
     }
 
 
@@ -145,3 +158,12 @@ def test_beside_the_run_before():
     assert verdict.compared(report(), report(mbps=95.0))["quicker"] == ["a to b: 95 before, now 940 Mb/s"]
     for none in (None, {"schema": 2, "kind": "bench"}, {"schema": 1, "kind": "check"}):
         assert verdict.compared(report(), none) is None
+
+
+def test_an_all_reduce_is_compared_with_one_of_as_many_ranks():
+    same = verdict.compared(report(busbw=0.05), report())
+    assert same["slower"] == ["all-reduce (gloo, 2 ranks), bus bandwidth: 880 before, now 400 Mb/s"]
+    assert len(same["sweep"]) == 1
+    for before in (report(world=3), report(world=1, busbw=3.9), report(backend="nccl")):
+        other = verdict.compared(report(busbw=0.05), before)
+        assert (other["slower"], other["quicker"], other["sweep"]) == ([], [], [])

@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import sys
 import time
 
 import pytest
+from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._bench_script import MARK
 from ansible_collections.torchfleet.cluster.plugins.modules import torch_bench
@@ -27,6 +29,15 @@ def processes():
 def start(processes, *texts):
     for text in texts:
         processes.start([sys.executable, "-"], text, {"OWN": 7})
+
+
+def test_a_user_that_is_not_there_is_said(capsys):
+    params = {"measure": "local", "python": sys.executable, "user": "nosuch-torchfleet"}
+    with patch_module_args(params), pytest.raises(SystemExit):
+        torch_bench.main()
+    told = json.loads(capsys.readouterr().out)
+    assert told["failed"]
+    assert told["msg"].startswith("there is no user 'nosuch-torchfleet': make it, or set bench_user")
 
 
 def test_output_and_environment(processes):

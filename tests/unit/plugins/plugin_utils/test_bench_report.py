@@ -74,8 +74,19 @@ def figures(slow=None, rate=940.0, tflops=0.2, busbw=0.7):
             for name in NAMES
         },
         "collective": {"rows": [{"bytes": 1 << power, "seconds": 2.0**power / 1e8 + 1e-4} for power in (10, 20, 26)]},
-        "problems": [],
+        "silent": {},
+        "problems": {},
     }
+
+
+def answers():
+    """What is registered of nodes that found ports, and of which nothing else was wanted."""
+    skipped = {"changed": False, "skipped": True, "skip_reason": "Conditional result was False"}
+    found = {
+        what: {name: dict(skipped) for name in NAMES}
+        for what in ("links", "disks", "local", "collective", "nccl_tests")
+    }
+    return {"prepared": {name: {"port": 4000, "master_port": 4001} for name in NAMES}, **found}
 
 
 def report(told=None, again=None, previous=None, speed=1000):
@@ -88,8 +99,9 @@ def report(told=None, again=None, previous=None, speed=1000):
 def test_json_is_as_documented():
     jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads((ROOT / "docs" / "bench.schema.json").read_text())
-    empty = {**figures(), "links": {}, "disks": {}, "local": {}, "collective": {}, "problems": ["n1: no answer"]}
-    for told in (figures(), figures("n2"), empty):
+    empty = {**figures(), "links": {}, "disks": {}, "local": {}, "collective": {}, "problems": {"n1": ["n1: no port"]}}
+    silent = {**figures(), "silent": {"n2": "no route to host"}}
+    for told in (figures(), figures("n2"), empty, silent):
         jsonschema.validate(report(told, previous=report()), schema)
 
 
@@ -143,18 +155,67 @@ def test_no_device_is_called_slow_that_was_measured_once():
 
 
 def test_what_was_not_measured_is_said():
-    found = {what: {} for what in ("prepared", "links", "disks", "local", "collective", "nccl_tests")}
+    found = answers()
     found["links"] = {"n1": {"links": [], "problems": ["n1 does not reach n3"]}, "n3": {"failed": True, "msg": "boom"}}
     found["local"] = {"n2": {"problem": "torch cannot be imported: no module"}}
     found["disks"] = {"n1": {"disks": [{"path": "/x", "problem": "Permission denied"}]}}
     told = _bench_report.measured(cluster(), found)
-    assert told["problems"] == [
-        "n1 does not reach n3",
-        "n1, /x: Permission denied",
-        "n2, devices: torch cannot be imported: no module",
-        "n3, links: boom",
-    ]
-    assert report({**figures(), "problems": told["problems"]})["status"] == 1
+    assert told["problems"] == {
+        "n1": ["n1 does not reach n3", "n1, /x: Permission denied"],
+        "n2": ["n2, devices: torch cannot be imported: no module"],
+        "n3": ["n3, links: boom"],
+    }
+    made = report({**figures(), "problems": told["problems"]})
+    assert (made["status"], made["sentence"]) == (1, "3 nodes: 4 findings")
+    assert [node["verdict"] for node in made["nodes"]] == ["warn"] * 3
+
+
+def test_a_node_that_did_not_answer_is_not_ok():
+    found = answers()
+    del found["prepared"]["n2"]  # it left the play in the choice of the network
+    found["links"]["n3"] = {"unreachable": True, "msg": "Failed to connect:\nno route to host", "changed": False}
+    told = _bench_report.measured(cluster(), found)
+    assert set(told["silent"]) == {"n2", "n3"}
+    assert told["problems"] == {}
+    made = report({**figures(), "silent": told["silent"]})
+    assert (made["status"], made["sentence"]) == (1, "3 nodes (2 did not answer): 2 findings")
+    assert [node["verdict"] for node in made["nodes"]] == ["ok", "fail", "fail"]
+    assert {(one["check"], one["severity"]) for one in made["findings"]} == {("unreachable", "fail")}
+    text = _bench_report.as_text(made)
+    assert "FAIL  n2 did not answer: it left the play before it was measured" in text
+    assert "FAIL  n3 did not answer: Failed to connect: no route to host" in text
+    # A second pass that it takes part in makes no good one of it.
+    again = _bench_report.merged(figures(), {**figures(), "silent": {"n3": "gone"}})
+    assert again["silent"] == {"n3": "gone"}
+    assert _bench_report.merged(again, figures())["silent"] == {"n3": "gone"}
+
+
+def test_a_module_that_failed_or_crashed_has_not_measured():
+    # What `failed_when: false` leaves of them in ansible-core 2.19.
+    suppressed = {
+        "changed": False,
+        "failed": False,
+        "failed_when_result": False,
+        "failed_when_suppressed_exception": "(traceback unavailable)",
+    }
+    found = answers()
+    found["local"]["n1"] = {**suppressed, "msg": "there is no user 'nosuch'"}
+    found["collective"]["n2"] = dict(suppressed)
+    traceback = "Traceback (most recent call last):\n  File x, line 1\nKeyError: 'x'\n"
+    found["links"]["n2"] = {**suppressed, "failed_when_suppressed_exception": traceback}
+    found["disks"]["n3"] = {**suppressed, "rc": 137, "msg": "Module result deserialization failed: No start of json"}
+    found["nccl_tests"]["n1"] = {**suppressed, "problem": "/opt/all_reduce_perf is not there"}
+    # A rank that is not the first has nothing to tell.
+    found["collective"]["n1"] = {"changed": False, "failed": False, "failed_when_result": False, "report": {}}
+    told = _bench_report.measured(cluster(), found)
+    assert told["silent"] == {}
+    assert told["problems"] == {
+        "n1": ["n1, devices: there is no user 'nosuch'"],
+        "n2": ["n2, links: KeyError: 'x'", f"n2, all-reduce: {_bench_report.CRASHED}"],
+        "n3": ["n3, disks: Module result deserialization failed: No start of json"],
+    }
+    both = _bench_report.merged(told, told)
+    assert both["problems"] == told["problems"]
 
 
 def test_backend_sizes_and_nccl_tests():
@@ -167,8 +228,19 @@ def test_backend_sizes_and_nccl_tests():
     argv = _bench_report.nccl_tests_argv(cluster(gpus=2), "/opt/all_reduce_perf", [1024, 4096], {"NCCL_DEBUG": "WARN"})
     assert argv[:6] == ["mpirun", "--allow-run-as-root", "-np", "6", "-H", "n1:2,n2:2,n3:2"]
     assert argv[6:8] == ["-x", "NCCL_DEBUG"]
+    assert _bench_report.nccl_tests_argv(cluster(1, 1), "/opt/all_reduce_perf", [1024, 4096], {}) == []
     alone = _bench_report.nccl_tests_argv(cluster(1, 2), "/opt/all_reduce_perf", [1024, 4096], {})
     assert alone == ["/opt/all_reduce_perf", "-b", "1024", "-e", "4096", "-f", "4", "-g", "2"]
+
+
+def test_one_node_has_no_links_and_one_rank_no_all_reduce():
+    every = list(_bench_report.MEASURES)
+    assert _bench_report.measurable(cluster(), every) == every
+    assert _bench_report.measurable(cluster(1), every) == ["disks", "local"]
+    assert _bench_report.measurable(cluster(1, gpus=2), every) == ["disks", "local", "collective"]
+    assert _bench_report.measurable(cluster(1), ["links", "collective"]) == []
+    args = {"measure": every, "seconds": 1}
+    assert "all-reduce" not in _bench_report.plan_text(cluster(1), [], "gloo", [1024], args)
 
 
 def test_heat_and_chart():

@@ -115,11 +115,12 @@ def node_name(task_vars: Mapping[str, Any], host: str | None = None) -> str:
 def _build(
     hosts: Sequence[Mapping[str, Any]], task_vars: Mapping[str, Any], templar: Any, overrides: Mapping[str, Any]
 ) -> Cluster:
+    transport = _option(task_vars, templar, overrides, "transport", "auto")
     return build_cluster(
         hosts,
         head=_head(_option(task_vars, templar, overrides, "head"), hosts),
         master_port=_option(task_vars, templar, overrides, "master_port", DEFAULT_MASTER_PORT),
-        transport=_option(task_vars, templar, overrides, "transport") or _transport(hosts),
+        transport=_transport(hosts) if transport == "auto" else transport,
         reasons=[Reason(f"network of {h['name']}", h["interface"], h["reason"]) for h in hosts if h["reason"]],
     )
 

@@ -86,6 +86,8 @@ def test_one_node_without_rdma_makes_it_tcp_for_all() -> None:
         "n2": {"torchfleet_network_choice": choice(2, transport="tcp")},
     }
     assert cluster_from_task_vars(task_vars(hosts)).transport == "tcp"
+    # As roles nccl_env and the network's choice advise; it is no transport, but the leave to choose one.
+    assert cluster_from_task_vars(task_vars(hosts, torchfleet_transport="auto")).transport == "tcp"
 
 
 @pytest.mark.parametrize("head", ["rack-b", "n2"])

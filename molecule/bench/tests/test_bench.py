@@ -151,3 +151,32 @@ def test_a_node_without_torch_costs_what_needs_it(lab, hosts, tmp_path):
     ]
     assert len(rates(report)) == 6
     assert [len(node["devices"]) for node in report["nodes"]] == [1, 0, 1]
+
+
+def test_a_node_that_does_not_answer_is_no_healthy_one(lab, tmp_path):
+    container = f"{lab.prefix}-node3"
+    lab.podman("pause", container)
+    try:
+        done, report = bench(lab, tmp_path, bench_measure=["links"], bench_seconds=0.2)
+    finally:
+        lab.podman("unpause", container)
+    (finding,) = [one for one in report["findings"] if one["check"] == "unreachable"]
+    assert finding["nodes"] == ["node3"]
+    assert finding["sentence"].startswith("node3 did not answer")
+    assert "nothing is slow" not in done.output
+
+
+def test_a_measurement_that_fails_is_told(lab, tmp_path):
+    done, report = bench(lab, tmp_path, bench_measure=["local"], bench_user="nosuch")
+    sentences = " ".join(one["sentence"] + one["remedy"] for one in report["findings"])
+    assert "there is no user 'nosuch'" in sentences, done.output
+    assert "bench_user" in sentences
+    assert "nothing is slow" not in done.output
+
+
+def test_settings_that_measure_nothing_are_refused(lab, tmp_path):
+    for variable, value in (("bench_measure", []), ("bench_streams", 0), ("bench_seconds", -1)):
+        done, report = bench(lab, tmp_path, **{variable: value})
+        assert done.code != 0
+        assert report is None
+        assert variable in done.output

@@ -158,8 +158,9 @@ class ActionModule(ActionBase):
         settings = {"master_port": self._option(task_vars, "torchfleet_master_port", DEFAULT_MASTER_PORT)}
         problems = launch_problems(task_vars, self._templar)
         network = args["network"]
-        if network_problem(network):
-            problems.append(network_problem(network))
+        unreadable = network_problem(network)
+        if unreadable:
+            problems.append(unreadable)
             network = None
         if problems:
             settings["inventory_problems"] = [" ".join(problem.split()) for problem in problems]

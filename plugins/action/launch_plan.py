@@ -167,8 +167,6 @@ class ActionModule(ActionBase):
         different = interpreter_note({name: report.get("interpreter_sha256", "") for name, report in reports.items()})
         notes += [different] if different else []
         problems = []
-        if not str(args["remote_root"]).startswith("/"):
-            problems.append(f"torchfleet_root is {args['remote_root']}, wanted an absolute path: set torchfleet_root")
         if args.get("skip_preflight"):
             notes += [f"{problem} (launch_skip_preflight)" for problem in found]
         else:

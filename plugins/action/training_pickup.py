@@ -93,8 +93,10 @@ class ActionModule(ActionBase):
         if args.get("show"):
             wanted = str(args.get("run_id") or "")
             shown = [run for run in runs if wanted in ("", run.run_id)]
-            none = f"There is no run {wanted!r} on the nodes: without run_id all are listed." if wanted else ""
-            lines = _run_list.table(shown, time.time()) if shown else [none or "No run is known on any node."]
+            none = f"There is no run {wanted!r} on the nodes: without run_id all are listed."
+            lines = [none if wanted else "No run is known on any node."]
+            if shown:
+                lines = _run_list.table(shown, time.time())
             self._display.display("\n".join([*lines, *silent]))
             plain = [{"run_id": r.run_id, "user": r.user, "state": r.state, "nodes": list(r.nodes)} for r in shown]
             return {"changed": False, "runs": plain, "silent": silent}

@@ -166,7 +166,7 @@ class Job:
             problems.append("set exactly one of launch_script and launch_module")
         for label, path in (("run directory", self.run_dir), ("working directory", self.workdir)):
             if not path.startswith("/") or "\n" in path or "\0" in path:
-                problems.append(f"{label} {path!r} is not an absolute path on one line")
+                problems.append(f"{label} {path!r} is not an absolute path on one line: set torchfleet_root")
         for variable, names in (("launch_env", tuple(self.env)), ("launch_secret_env", self.secret_env)):
             for name in names:
                 if not _ENV_NAME.match(name):

@@ -58,6 +58,13 @@ def replace(
         raise
 
 
+def nearest_folder(path: str) -> str:
+    """The folder, or the first above it that exists; of a relative path that leads nowhere, the root."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path) or "/"
+    return path
+
+
 def fresh_folder(path: str) -> None:
     """An empty folder that every user can read, whatever root's umask is: another user passes on what is put there."""
     shutil.rmtree(path, ignore_errors=True)

@@ -92,16 +92,11 @@ from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.torchfleet.cluster.plugins.module_utils._files import nearest_folder
+
 BLOCK = 4 << 20
 # What stays free on the disk, whatever is asked for.
 SPARE_BYTES = 256 << 20
-
-
-def nearest(path: str) -> str:
-    """The folder, or the first above it that exists."""
-    while not os.path.isdir(path):
-        path = os.path.dirname(path) or "/"
-    return path
 
 
 def open_file(path: str) -> Any:
@@ -166,7 +161,7 @@ def main() -> None:
     )
     disks = []
     for path in [] if module.check_mode else module.params["paths"]:
-        folder = nearest(os.path.normpath(path))
+        folder = nearest_folder(os.path.normpath(path))
         try:
             found = measure(folder, module.params["bytes"], module.params["seconds"])
         except OSError as error:

@@ -160,7 +160,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.torchfleet.cluster.plugins.module_utils import _mesh, _preflight, _system
+from ansible_collections.torchfleet.cluster.plugins.module_utils import _files, _mesh, _preflight, _system
 from ansible_collections.torchfleet.cluster.plugins.module_utils._cluster import normalise_address
 from ansible_collections.torchfleet.cluster.plugins.module_utils._hosts_file import local_addresses, ownership_problem
 from ansible_collections.torchfleet.cluster.plugins.module_utils._ports import port_holder
@@ -233,9 +233,7 @@ def resolve(names: list[str]) -> dict[str, list[str]]:
 
 
 def free_bytes(path: str) -> int:
-    while not os.path.exists(path):
-        path = os.path.dirname(path) or "/"
-    return shutil.disk_usage(path).free
+    return shutil.disk_usage(_files.nearest_folder(path)).free
 
 
 def ssh_problems(user: str, logins: dict[str, _mesh.Login]) -> list[str]:

@@ -98,10 +98,7 @@ STAMP = ".torchfleet-installer"
 
 
 def room_problem(target: str, room: int) -> str:
-    folder = target
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder) or "/"
-    space = os.statvfs(folder)
+    space = os.statvfs(_files.nearest_folder(target))
     free = space.f_frsize * space.f_bavail
     return f"{free >> 20} MiB are free for {target}, {room >> 20} MiB are wanted: make room" if free < room else ""
 

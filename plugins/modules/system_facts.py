@@ -282,6 +282,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils import (
+    _files,
     _gather_gpu,
     _gather_nccl,
     _gather_runtime,
@@ -375,9 +376,7 @@ def gather_disks(paths: Sequence[str]) -> List[Dict[str, Any]]:
     ]
     disks: Dict[int, Dict[str, Any]] = {}
     for path in paths:
-        place = path
-        while not os.path.exists(place):
-            place = os.path.dirname(place) or "/"
+        place = _files.nearest_folder(path)
         try:
             device, space = os.stat(place).st_dev, os.statvfs(place)
         except OSError:

@@ -27,10 +27,6 @@ _LOG = re.compile(r"\.(?:log|out|err|txt)(?:[.-]\d+)?(?:\.(?:gz|bz2|xz))?\Z")
 _UNPACK: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
-class Unreadable(OSError):
-    """A log that cannot be read, or not unpacked."""
-
-
 def newest_run(runs_dir: Path) -> Path | None:
     """The run folder that was begun last."""
     runs = [folder for folder in runs_dir.glob("*") if folder.is_dir() and not folder.name.startswith(".")]
@@ -87,7 +83,7 @@ def _pieces(log: Path) -> Iterator[bytes]:
             while piece := stream.read(BLOCK_BYTES):
                 yield piece
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise Unreadable(f"{log} cannot be read ({error}): copy it once more, or take it out of the folder") from error
+        raise OSError(f"{log} cannot be read ({error}): copy it once more, or take it out of the folder") from error
 
 
 def report(findings: Sequence[Finding], others: int = 3) -> str:

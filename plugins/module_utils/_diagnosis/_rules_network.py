@@ -37,6 +37,10 @@ _SET_IFNAME = (
     "^lo,docker,veth."
 )
 
+_OPEN_PORTS = (
+    "Let the nodes reach each other on all TCP ports (firewall-cmd --zone=trusted --add-source=<training subnet>)"
+)
+
 # Lightning's ranks, as each comes.
 _MEMBERS = signs(r"GLOBAL_RANK: \d+, MEMBER: (?P<joined>\d+)/(?P<world>\d+)")
 
@@ -305,11 +309,7 @@ RULES: Tuple[Rule, ...] = (
             "Connections to {peer} on NCCL's own ports go unanswered: a firewall drops them, or the address is not "
             "routed."
         ),
-        fix=(
-            "Let the nodes reach each other on all TCP ports (firewall-cmd --zone=trusted --add-source=<training "
-            "subnet>), "
-            "or narrow net.ipv4.ip_local_port_range and open that range."
-        ),
+        fix=(_OPEN_PORTS + ", or narrow net.ipv4.ip_local_port_range and open that range."),
         probe="tcp_port_reachable",
         probe_parameters={"host": "{peer}", "port": "{port}"},
     ),
@@ -566,10 +566,7 @@ RULES: Tuple[Rule, ...] = (
         cause=(
             "NCCL tries again and again to connect to {peer}: a firewall drops its ports, or the address is not routed."
         ),
-        fix=(
-            "Let the nodes reach each other on all TCP ports (firewall-cmd --zone=trusted --add-source=<training "
-            "subnet>); look that the address is on the network that the nodes share."
-        ),
+        fix=(_OPEN_PORTS + "; look that the address is on the network that the nodes share."),
         probe="tcp_port_reachable",
         probe_parameters={"host": "{peer}", "port": "{port}"},
     ),

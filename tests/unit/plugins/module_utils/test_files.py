@@ -195,3 +195,12 @@ def test_a_copy_is_there_whole_and_right_or_not_at_all(tmp_path, digest, copied)
     assert sorted(path.name for path in tmp_path.iterdir()) == (["place", "source"] if copied else ["source"])
     assert not _files.copy_checked(str(source), str(place), "0" * 64)  # what is there stays
     assert not _files.copy_checked(str(tmp_path / "none"), str(tmp_path / "other"))
+
+
+@pytest.mark.parametrize("tail", ["", "a", "a/b/c"])
+def test_nearest_folder(tmp_path: Path, tail: str) -> None:
+    assert _files.nearest_folder(str(tmp_path / tail)) == str(tmp_path)
+
+
+def test_a_relative_path_has_a_nearest_folder_too() -> None:
+    assert _files.nearest_folder("no/such/folder") == "/"

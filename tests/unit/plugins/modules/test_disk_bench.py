@@ -47,8 +47,3 @@ def test_time_is_kept(tmp_path, monkeypatch):
     found = disk_bench.measure(str(tmp_path), 1024 * MIB, 5)
     # One block each, in ten seconds of this clock or twenty: the rate is of what was written.
     assert found["write_mbps"] == pytest.approx(4 * MIB / 1e6 / 20, abs=0.1)
-
-
-@pytest.mark.parametrize("tail", ["", "a", "a/b/c"])
-def test_nearest_folder(tmp_path, tail):
-    assert disk_bench.nearest(str(tmp_path / tail)) == str(tmp_path)

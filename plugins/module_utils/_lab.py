@@ -20,6 +20,9 @@ RELEASE_NUMBERS = {"11": "bullseye", "12": "bookworm", "13": "trixie"}
 # Each systemd node takes 7 of root's 128 inotify instances (fs.inotify.max_user_instances).
 MAX_SYSTEMD_NODES = 16
 
+# Second bytes that the networks of labs may have.
+_BLOCKS = 120
+
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?\Z")
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}\Z")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
@@ -87,13 +90,31 @@ def canonical_release(release: Any) -> str:
     return RELEASE_NUMBERS.get(text, text)
 
 
-def default_subnet(prefix: str, index: int) -> str:
-    """A /24 that two labs with different prefixes are unlikely to share: 10.128-10.247.<index>.0/24."""
-    return f"10.{128 + zlib.crc32(prefix.encode()) % 120}.{index}.0/24"
+def default_subnet(prefix: str, index: int, taken: Sequence[str] = ()) -> str:
+    """A /24 of 10.128-10.247.<index>.0/24 by the prefix; where it meets one of `taken` (CIDRs), the next that does not.
+
+    Raises LabError where none is free.
+    """
+    used = [ipaddress.ip_network(subnet, strict=False) for subnet in taken]
+    for step in range(_BLOCKS):
+        subnet = ipaddress.ip_network(f"10.{128 + (zlib.crc32(prefix.encode()) + step) % _BLOCKS}.{index}.0/24")
+        if not any(subnet.overlaps(other) for other in used):
+            return str(subnet)
+    raise LabError([f"all of 10.128.{index}.0/24 to 10.247.{index}.0/24 is in use here: set subnet in lab_networks"])
 
 
-def plan_lab(prefix: str, networks: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]) -> Lab:
-    """The whole lab from what the user asked for. Raises LabError with every problem found."""
+def plan_lab(
+    prefix: str,
+    networks: Sequence[Mapping[str, Any]],
+    nodes: Sequence[Mapping[str, Any]],
+    existing: Optional[Mapping[str, str]] = None,
+    taken: Sequence[str] = (),
+) -> Lab:
+    """The whole lab from what the user asked for. Raises LabError with every problem found.
+
+    `existing` holds the subnets (CIDR) of networks that are there, by full name; `taken` what others use: a network
+    without a subnet of its own keeps the one that it has, or is put where nobody is.
+    """
     problems: List[str] = []
     if not _NAME.match(prefix):
         problems.append(f"lab_prefix is {prefix!r}, wanted lower-case letters, digits and '-'")
@@ -108,7 +129,7 @@ def plan_lab(prefix: str, networks: Sequence[Mapping[str, Any]], nodes: Sequence
         )
     planned: Dict[str, Network] = {}
     for index, raw in enumerate(networks):
-        network = _network(prefix, index, raw, problems)
+        network = _network(prefix, index, raw, existing or {}, taken, problems)
         if network.name in planned:
             problems.append(f"lab_networks: {network.name!r} is there twice")
         planned[network.name] = network
@@ -131,9 +152,17 @@ def plan_lab(prefix: str, networks: Sequence[Mapping[str, Any]], nodes: Sequence
     return Lab(prefix=prefix, networks=tuple(planned.values()), nodes=tuple(lab_nodes))
 
 
-def _network(prefix: str, index: int, raw: Mapping[str, Any], problems: List[str]) -> Network:
+def _network(
+    prefix: str,
+    index: int,
+    raw: Mapping[str, Any],
+    existing: Mapping[str, str],
+    taken: Sequence[str],
+    problems: List[str],
+) -> Network:
     name = str(raw.get("name", ""))
-    subnet = str(raw.get("subnet") or default_subnet(prefix, index))
+    full_name = f"{prefix}-{name}"
+    subnet = str(raw.get("subnet") or existing.get(full_name) or default_subnet(prefix, index, taken))
     rate = raw.get("rate")
     if not _NAME.match(name):
         problems.append(f"lab_networks: {name!r} is not a name of lower-case letters, digits and '-'")
@@ -144,7 +173,7 @@ def _network(prefix: str, index: int, raw: Mapping[str, Any], problems: List[str
         problems.append(f"lab_networks: {name}: {error}")
     _check_rate(f"lab_networks: {name}", rate, problems)
     # Only the first network leads out (package registries, by NAT): training networks rarely do.
-    return Network(name, f"{prefix}-{name}", subnet, bool(raw.get("internal", index > 0)), rate)
+    return Network(name, full_name, subnet, bool(raw.get("internal", index > 0)), rate)
 
 
 def _check_rate(where: str, rate: Any, problems: List[str]) -> None:

@@ -29,8 +29,8 @@ options:
     required: true
   networks:
     description:
-      - The networks. Each has C(name), and optionally C(subnet) (a CIDR), C(rate) (as tc writes it, V(100mbit)) and
-        C(internal) (no way out; the default for all but the first).
+      - The networks. Each has C(name), and optionally C(subnet) (a CIDR; without it, one that nobody on the machine
+        uses), C(rate) (as tc writes it, V(100mbit)) and C(internal) (no way out; the default for all but the first).
     type: list
     elements: dict
     default: []
@@ -123,6 +123,7 @@ removed:
 """
 
 import ipaddress
+import json
 import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -172,6 +173,24 @@ class Podman:
         else:
             out = self.call("network", "ls", "--filter", f"label={LABEL}={prefix}", "--format", "{{.Name}}")
         return sorted(out.split())
+
+    def subnets(self) -> Dict[str, List[str]]:
+        """Subnets of all networks of the engine, by the network's name."""
+        names = self.call("network", "ls", "--quiet").split()
+        found = json.loads(self.call("network", "inspect", *names)) if names else []
+        return {network["name"]: [subnet["subnet"] for subnet in network.get("subnets") or []] for network in found}
+
+    def host_subnets(self) -> List[str]:
+        """Subnets that the machine itself has an interface in, bridges of the engine among them."""
+        tool = self.module.get_bin_path("ip", opt_dirs=["/sbin", "/usr/sbin"])
+        code, out, _err = self.module.run_command([tool, "-json", "address"]) if tool else (1, "", "")
+        interfaces = json.loads(out) if code == 0 and out.strip() else []
+        return [
+            f"{address['local']}/{address['prefixlen']}"
+            for interface in interfaces
+            for address in interface.get("addr_info", [])
+            if address.get("local")
+        ]
 
 
 def setup_script(node: LabNode, public_key: str, pip_conf: str) -> str:
@@ -326,7 +345,11 @@ def main() -> None:
         module.exit_json(**take_down(module, podman, module.params["prefix"]))
     try:
         nodes = module.params["nodes"] or default_nodes(module.params["count"])
-        lab = plan_lab(module.params["prefix"], module.params["networks"], nodes)
+        prefix = module.params["prefix"]
+        there = podman.subnets()
+        existing = {name: subnets[0] for name, subnets in there.items() if subnets}
+        taken = [*podman.host_subnets(), *(subnet for subnets in there.values() for subnet in subnets)]
+        lab = plan_lab(prefix, module.params["networks"], nodes, existing, taken)
     except LabError as error:
         module.fail_json(msg=str(error))
     module.exit_json(**bring_up(module, podman, lab))

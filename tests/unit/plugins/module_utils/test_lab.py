@@ -132,6 +132,30 @@ def test_labs_of_different_prefixes_get_different_networks() -> None:
     assert len(subnets) == 6
 
 
+def test_labs_whose_prefixes_lead_to_one_network_do_not_meet() -> None:
+    # The two prefixes come to one number: the lab of `make demo`, and that of a scenario.
+    alone = default_subnet("tfm-releases", 0)
+    assert alone == default_subnet("tflab", 0) == "10.227.0.0/24"
+    assert default_subnet("tfm-releases", 0, ["192.0.2.0/24", "fd00::/64", alone]) == "10.228.0.0/24"
+    # An address of the machine itself, and the end of the range.
+    assert default_subnet("tfm-releases", 0, ["10.227.0.1/24", "10.228.0.0/14", "10.232.0.0/13"]) == "10.240.0.0/24"
+    assert default_subnet("tfm-releases", 0, ["10.227.0.0/24", "10.224.0.0/11"]) == "10.128.0.0/24"
+
+
+def test_a_machine_without_a_free_network_is_told_what_to_set() -> None:
+    with pytest.raises(LabError, match=r"10\.128\.1\.0/24 to 10\.247\.1\.0/24.*set subnet in lab_networks"):
+        default_subnet("lab", 1, ["10.0.0.0/8"])
+
+
+def test_a_network_that_is_there_keeps_its_addresses() -> None:
+    there = {"lab-mgmt": "10.9.0.0/24", "other-train": "10.10.0.0/24"}
+    taken = ["10.9.0.0/24", default_subnet("lab", 1)]
+    lab = plan_lab("lab", [*NETWORKS, {"name": "own", "subnet": "10.11.0.0/24"}], default_nodes(1), there, taken)
+    assert lab.networks[0].subnet == "10.9.0.0/24"
+    assert lab.networks[1].subnet not in taken
+    assert lab.networks[2].subnet == "10.11.0.0/24"
+
+
 # pip's own settings, as nodes take them over
 
 

@@ -85,7 +85,7 @@ class ActionModule(ActionBase):
         previous = None
         folder = Path(args["dest"]).expanduser() if args["dest"] else None
         if folder:
-            previous = _report.read_json(folder / _bench_report.BENCH_JSON)
+            previous = _report.read_report(folder / _bench_report.BENCH_JSON, "bench")
         report = _bench_report.with_previous(report, previous)
         self._display.display(_bench_report.as_text(report), color=("green", "yellow")[report["status"]])
         files = self._write(folder, report) if folder else {}

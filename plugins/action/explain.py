@@ -80,9 +80,12 @@ class ActionModule(ActionBase):
         if dest is None:
             return False
         text = json.dumps(answer, indent=2) + "\n"
-        if dest.is_file() and _unprobed(dest.read_text(encoding="utf-8")) == answer:
-            return False
-        if not self._task.check_mode:
-            dest.parent.mkdir(parents=True, exist_ok=True)
-            dest.write_text(text, encoding="utf-8")
+        try:
+            if dest.is_file() and _unprobed(dest.read_text(encoding="utf-8")) == answer:
+                return False
+            if not self._task.check_mode:
+                dest.parent.mkdir(parents=True, exist_ok=True)
+                dest.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise AnsibleActionFail(f"{error}: set explain_dest to a file that can be written") from error
         return True

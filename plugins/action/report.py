@@ -38,7 +38,10 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail("there is nothing to report: neither check, runs nor findings lead to anything")
         dest = Path(args["dest"]).expanduser().resolve()
         text = _report.render(check, runs, logs=logs)
-        changed = not dest.is_file() or dest.read_text(encoding="utf-8") != text
-        if changed and not self._task.check_mode:
-            dest.write_text(text, encoding="utf-8")
+        try:
+            changed = not dest.is_file() or dest.read_text(encoding="utf-8") != text
+            if changed and not self._task.check_mode:
+                dest.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise AnsibleActionFail(f"the page cannot be written: {error}") from error
         return {**result, "changed": changed, "dest": str(dest)}

@@ -381,7 +381,11 @@ def suspects(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_previous(report: dict[str, Any], previous: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {**report, "previous": _bench_verdict.compared(report, previous)}
+    """The report beside an earlier one; one of odd form, as an edited file has it, is none."""
+    try:
+        return {**report, "previous": _bench_verdict.compared(report, previous)}
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return {**report, "previous": None}
 
 
 # ---- the terminal

@@ -46,19 +46,23 @@ def cluster_from_task_vars(task_vars: Mapping[str, Any], templar: Any = None, **
 
 
 def launch_problems(task_vars: Mapping[str, Any], templar: Any = None) -> list[str]:
-    """What of the inventory `cluster_from_task_vars` would refuse at a launch, one sentence for each culprit.
+    """What of the inventory a launch would refuse, one sentence for each culprit.
 
     A launch chooses the addresses that nobody set by hand: until then each host has one that no other has.
     """
+    problems: list[str] = []
     try:
         hosts = [
             host if host["by_hand"] else {**host, "address": f"2001:db8::{number:x}"}
             for number, host in enumerate(members(task_vars, templar), start=1)
         ]
+        root = str(_option(task_vars, templar, {}, "root", "/"))
+        if not root.startswith("/"):
+            problems.append(f"torchfleet_root is {root!r}, wanted an absolute path")
         _build(hosts, task_vars, templar, {})
     except ClusterError as error:
-        return list(error.problems)
-    return []
+        problems += error.problems
+    return problems
 
 
 def members(task_vars: Mapping[str, Any], templar: Any = None, group: str | None = None) -> list[dict[str, Any]]:

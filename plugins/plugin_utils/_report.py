@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, TemplateError
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._bench import link_rate
 from ansible_collections.torchfleet.cluster.plugins.module_utils._checks import _check, _facts
@@ -35,9 +35,15 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def read_report(path: Path, kind: str) -> dict[str, Any] | None:
-    """The same, of a verb and in a form that this version knows."""
+    """The same, of a verb and in a form that this version knows: the page can show it."""
     report = read_json(path)
-    return report if report and (report.get("schema"), report.get("kind")) == (1, kind) else None
+    if not report or (report.get("schema"), report.get("kind")) != (1, kind):
+        return None
+    try:
+        render(check=report) if kind == "check" else render(bench=report)
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, TemplateError):
+        return None
+    return report
 
 
 # ---- the check as JSON (documented in docs/checks.md and docs/check.schema.json)

@@ -121,6 +121,15 @@ def test_any_log_can_be_explained(runs: Path) -> None:
     assert "some.log:1: ValueError: bad" in (runs / "answer.html").read_text(encoding="utf-8")
 
 
+def test_an_answer_that_cannot_be_written_names_the_variable(runs: Path) -> None:
+    (runs / "file").write_text("")
+    done = run(runs, "-e", "explain_dest=file/answer.json")
+    assert done.returncode == 2
+    assert "set explain_dest to a file that can be written" in " ".join(done.stdout.split() + done.stderr.split())
+    assert "cuda_oom (confidence 0.90)" in done.stdout
+    assert (runs / "file").read_text() == ""
+
+
 def test_logs_of_other_origin_have_json_and_a_page_of_their_own(runs: Path) -> None:
     (runs / "some.log").write_text("ValueError: bad <b>\n", encoding="utf-8")
     (runs / "logs").mkdir()

@@ -272,3 +272,28 @@ def test_a_page_of_both_verbs_takes_no_form_that_it_does_not_know(tmp_path):
     assert _report.read_report(path, "check") is None
     path.write_text(json.dumps({**report(), "schema": 2}))
     assert _report.read_report(path, "bench") is None
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"links": 3},
+        {"links": [{"mbps": 5}]},
+        {"nodes": [{"name": "n1"}]},
+        {"all_reduce": {"sweep": [{"bytes": 1}], "backend": "gloo", "world_size": 3}},
+        {"ended": "yesterday"},
+        {"ended": float("inf")},
+        {"findings": [3]},
+    ],
+)
+def test_a_report_of_odd_form_is_not_shown_beside_another(tmp_path, broken):
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps({**report(), **broken}))
+    assert _report.read_report(path, "bench") is None
+
+
+@pytest.mark.parametrize("size", [None, "three", [3]])
+def test_figures_of_odd_form_are_not_compared(size):
+    before = report()
+    before["all_reduce"]["world_size"] = size
+    assert report(previous=before)["previous"] is None

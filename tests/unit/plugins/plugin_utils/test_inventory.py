@@ -168,6 +168,8 @@ def test_what_is_wrong_is_said(hosts: Any, common: Any, said: list[str]) -> None
     [
         ({"n1": {}, "n2": {}}, {"torchfleet_head": "n9"}, ["torchfleet_head is 'n9'"]),
         ({"n1": {}}, {"torchfleet_master_port": 99999}, ["torchfleet_master_port is 99999"]),
+        ({"n1": {}}, {"torchfleet_root": "runs"}, ["torchfleet_root is 'runs', wanted an absolute path"]),
+        ({"n1": {}}, {"torchfleet_root": "/srv/runs"}, []),
         ({"n1": {}, "n2": {"hosts_aliases": ["n1"]}}, {}, ["n2: 'n1' in hosts_aliases is a name of n1 too"]),
         ({"GPU_01": {}, "n2": {}}, {}, ["'GPU_01' is not a valid host name"]),
         ({"n1": {"torchfleet_address": "10.0.0.300"}}, {}, ["n1: torchfleet_address is '10.0.0.300'"]),

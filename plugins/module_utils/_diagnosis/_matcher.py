@@ -50,6 +50,7 @@ _DRESS = re.compile(
 _BROKEN = range(50, 200)
 # So many lines of progress of others after a rank's trouble tell that it is over; fewer may have been under way.
 _LINES_OF_OTHERS = 3
+_LINES_OF_A_SURVIVOR = 10
 _RUN_FILE = re.compile(r"(?:(?:^|/)(?P<host>[\w.-]+)/)?(?:rank-(?P<rank>\d+)|launcher)\.log\Z")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt_ ](\d\d:\d\d:\d\d(?:[.,]\d+)?)")
 # What a run prints while it does its work: steps with a loss, progress bars, results of a benchmark. Lower case.
@@ -290,6 +291,8 @@ class Reader:
             return False
         if (rule.recovers or self._before_restart(*seen.last)) and self._recovered(*seen.last):
             return False
+        if rule.caught and self._went_on(*seen.last):
+            return False
         return all(any(map(self._is_seen, need.split("|"))) for need in rule.needs) and not any(
             map(self._is_seen, rule.unless)
         )
@@ -303,6 +306,11 @@ class Reader:
         if self._progress.get((file, who), 0) > own_before:
             return True
         return self._progress.get((file, b""), 0) - all_before >= _LINES_OF_OTHERS
+
+    def _went_on(self, file: int, who: bytes, all_before: int, own_before: int) -> bool:
+        """Whether who raised an exception then worked for long: other ranks come to the next collective at most."""
+        long = self._progress.get((file, who), 0) - own_before >= _LINES_OF_A_SURVIVOR
+        return long and not self._seen.get("ranks_failed", _Seen()).matches
 
     def _order(self, active: Sequence[Rule]) -> Callable[[Rule], Tuple[int, str, bool, int, int]]:
         """By level; within a level by time where all lines tell it, by line within one file, else the program first."""

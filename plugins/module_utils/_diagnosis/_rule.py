@@ -52,8 +52,9 @@ class Rule:
     `compare` (two groups and a sign between them), `differs` (a group whose values must not be the same on all
     hosts) and `tally` (a member's number, how many there should be, and "once" or "twice": some number does not come,
     and those that come do so once each, or one of them more often) are further conditions. `recovers` marks what a run
-    may live through: it counts only where the log does not go on with progress. `outranks` names labels that this
-    finding explains: they are put behind it.
+    may live through: it counts only where the log does not go on with progress. `caught` marks what a program may
+    handle itself: it does not count where the same source goes on for long, and no rank is said to have failed.
+    `outranks` names labels that this finding explains: they are put behind it.
     """
 
     id: str
@@ -69,6 +70,7 @@ class Rule:
     differs: str = ""
     tally: Tuple[str, ...] = ()
     recovers: bool = False
+    caught: bool = False
     outranks: Tuple[str, ...] = ()
     probe: str = ""
     probe_parameters: Mapping[str, str] = field(default_factory=dict)

@@ -72,6 +72,7 @@ RULES: Tuple[Rule, ...] = (
         label="user_code",
         level=SYMPTOM,
         confidence=0.7,
+        caught=True,
         signs=signs(
             sign(
                 r"(?<!except )(?<![\w`'\"])(?:[\w.]+\.)?(?P<error>(?-i:"
@@ -95,6 +96,7 @@ RULES: Tuple[Rule, ...] = (
         label="user_code",
         level=SYMPTOM,
         confidence=0.8,
+        caught=True,
         signs=signs(
             r"mat1 and mat2 shapes",
             r"size of tensor .* must match",
@@ -177,6 +179,7 @@ RULES: Tuple[Rule, ...] = (
         label="user_code",
         level=UNKNOWN,
         confidence=0.35,
+        caught=True,
         signs=signs(
             sign(
                 r"^(?!.*(?:torch\.distributed|NCCL|CUDA[ _](?:error|driver|out|runtime|failure|kernel)"

@@ -153,6 +153,7 @@ FAULT = (
     "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE)\n"
     "[default] Worker group FAILED. 3/3 attempts left; will restart worker group\n"
 )
+TRACE = 'Traceback (most recent call last):\n  File "/srv/job/fit.py", line 9, in <module>\n    main()\n'
 STEPS = "".join(f"step {number} | loss 1.{number}\n" for number in range(10, 20))
 
 
@@ -163,6 +164,30 @@ def test_a_fault_before_a_restart_that_went_well_is_over() -> None:
 def test_a_fault_after_the_last_restart_is_not_over() -> None:
     assert diagnose(STEPS + FAULT)[0].label == "collective_timeout_desync"
     assert diagnose(STEPS + FAULT + STEPS + FAULT.splitlines()[0])[0].label == "collective_timeout_desync"
+
+
+CAUGHT = TRACE + "ModuleNotFoundError: No module named 'fast_attention'\n"
+
+
+@pytest.mark.parametrize(
+    ("label", "text"),
+    [
+        ("none", CAUGHT + STEPS),
+        ("none", CAUGHT + STEPS + "training complete\n"),
+        # It came to an end, or another trouble did.
+        ("user_code", CAUGHT + STEPS[:80]),
+        ("user_code", STEPS + CAUGHT),
+        ("user_code", CAUGHT + STEPS + CAUGHT),
+        (
+            "user_code",
+            CAUGHT + STEPS + "E api.py:869] failed (exitcode: 1) local_rank: 0 (pid: 100) of binary: python\n",
+        ),
+        # The steps are those of another rank.
+        ("user_code", "[rank1]: ModuleNotFoundError: No module named 'fast_attention'\n" + STEPS),
+    ],
+)
+def test_an_exception_that_the_program_lives_through_is_none(label: str, text: str) -> None:
+    assert diagnose(text)[0].label == label
 
 
 def test_a_store_that_is_gone_at_the_end_is_an_echo_only_where_something_failed() -> None:

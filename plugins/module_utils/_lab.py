@@ -311,7 +311,8 @@ def inventory(lab: Lab, group: str) -> Dict[str, Any]:
             "vars": {
                 "ansible_ssh_private_key_file": "{{ inventory_dir }}/id_ed25519",
                 "ansible_ssh_common_args": (
-                    "-o UserKnownHostsFile={{ inventory_dir }}/known_hosts -o StrictHostKeyChecking=yes "
+                    # Quoted for Ansible and for ssh: a folder may have a blank in its name.
+                    "-o 'UserKnownHostsFile=\"{{ inventory_dir }}/known_hosts\"' -o StrictHostKeyChecking=yes "
                     "-o IdentitiesOnly=yes"
                 ),
                 "ansible_python_interpreter": "/usr/bin/python3",

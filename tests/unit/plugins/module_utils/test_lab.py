@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import shlex
 from typing import Any
 
 import pytest
@@ -223,6 +224,12 @@ def test_the_inventory_says_how_to_reach_each_node() -> None:
         "torchfleet_slots": 2,
     }
     assert "StrictHostKeyChecking=yes" in group["vars"]["ansible_ssh_common_args"]
+
+
+def test_a_folder_with_a_blank_stays_one_word_for_ansible_and_one_file_for_ssh() -> None:
+    arguments = inventory(plan_lab("lab", NETWORKS, default_nodes(1)), "gpu")["gpu"]["vars"]["ansible_ssh_common_args"]
+    words = shlex.split(arguments.replace("{{ inventory_dir }}", "/srv/my lab"))
+    assert words[:2] == ["-o", 'UserKnownHostsFile="/srv/my lab/known_hosts"']
 
 
 def test_known_hosts_has_the_address_that_ansible_uses() -> None:

@@ -35,13 +35,13 @@ _value:
 
 from typing import Any, Callable, Dict
 
-from ansible_collections.torchfleet.cluster.plugins.module_utils._compat import resolve_stack
+from ansible_collections.torchfleet.cluster.plugins.module_utils._compat import canonical, resolve_stack
 from ansible_collections.torchfleet.cluster.plugins.module_utils._compat_data import STACK_KEYS
 
 
 def stack(raw: Any) -> Dict[str, Any]:
     """The stack with all of its keys; versions are text."""
-    filled, _problems = resolve_stack(raw or None)
+    filled = canonical(resolve_stack(raw or None)[0])
     return {key: _text(filled.get(key)) for key in STACK_KEYS}
 
 

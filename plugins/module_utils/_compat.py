@@ -11,8 +11,9 @@ Figures and their sources are in `_compat_data`. Nothing here installs or asks a
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ansible_collections.torchfleet.cluster.plugins.module_utils._compat_data import (
     CONDA_BUILDS,
@@ -47,6 +48,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._compat_torch i
     gpu_capability,
     known_version,
     listed,
+    nearest_release,
     newest_cuda_for_driver,
     releases_by_distance,
     sm_name,
@@ -68,6 +70,7 @@ __all__ = [
     "Problem",
     "Refusal",
     "TorchBuild",
+    "canonical",
     "choose_torch_build",
     "cluster_torch_build",
     "companions",
@@ -130,11 +133,34 @@ def resolve_stack(raw: Any) -> Tuple[Dict[str, Any], List[Problem]]:
         advice = f"did you mean {close[0]}?" if close else "take one of these"
         problems.append(_stack_problem(f"names no set {name}", str(name), listed(tuple(SETS)), "set", advice))
     filled: Dict[str, Any] = dict(SETS.get(str(name), {}))
-    filled.update({key: value for key, value in stack.items() if value is not None or key not in filled})
+    filled.update(stack)
     unlisted = filled.get("allow_unlisted")
     if isinstance(unlisted, str):  # as -e hands it over
         filled["allow_unlisted"] = _BOOLEANS.get(unlisted.lower(), unlisted)
     return filled, problems
+
+
+def canonical(stack: Mapping[str, Any]) -> Dict[str, Any]:
+    """A resolved stack with its versions as packages spell them: `12.8` of `cuda-12-8`, `3.11` of `python3.11`.
+
+    What is no version stays as it is.
+    """
+    return {key: _canonical(key, value) for key, value in stack.items()}
+
+
+def _canonical(key: str, value: Any) -> Any:
+    if key not in _PARSERS or value is None:
+        return value
+    if key in ("cuda", "torch_cuda") and str(value).lower() == "cpu":
+        return "cpu"
+    parsed = _PARSERS[key][0](value)
+    if parsed is None:
+        return value
+    if key in ("cuda", "torch_cuda"):
+        return parsed.minor  # a toolkit's folder and packages know no more
+    if key in ("driver", "gcc", "python"):
+        return parsed.base
+    return str(parsed).lstrip("vV")
 
 
 def _stack_problem(what: str, found: str, wanted: str, key: str, advice: str) -> Problem:
@@ -148,7 +174,7 @@ def cluster_torch_build(stack: Any, nodes: Sequence[Mapping[str, Any]] = ()) -> 
     problems += _check_values(filled)
     if problems:
         return Refusal("; ".join(map(str, problems)), problems[0].variable)
-    facts = [_node(raw, filled) for raw in nodes]
+    facts = _nodes(nodes, filled)
     rows = [torch_release(filled["torch"])] if filled.get("torch") is not None else releases_by_distance(None)
     refusal: Optional[Refusal] = None
     for one in rows:
@@ -159,7 +185,7 @@ def cluster_torch_build(stack: Any, nodes: Sequence[Mapping[str, Any]] = ()) -> 
             refusal = refusal or Refusal(_not_by_conda(one), "torchfleet_stack.torch")
             continue
         wish, cpu = _torch_wish(filled, row)
-        no_gpu = wish is None and bool(facts) and not any(node.has_gpu for node in facts)
+        no_gpu = wish is None and bool(nodes) and not any(node.has_gpu for node in facts)
         verdict = build_for(row, wish, cpu or no_gpu, facts)
         if isinstance(verdict, TorchBuild):
             return verdict
@@ -168,7 +194,18 @@ def cluster_torch_build(stack: Any, nodes: Sequence[Mapping[str, Any]] = ()) -> 
     return refusal or Refusal("no torch release is known", "torchfleet_stack.torch")
 
 
-_PARSERS = {
+def _parse_gcc(value: Any) -> Optional[Version]:
+    """A GCC, and no other compiler's version."""
+    return parse_gcc(value) if re.match(r"(?:(?:gcc|g\+\+)-)?\d", str(value).strip()) else None
+
+
+def _parse_full(value: Any, numbers: int) -> Optional[Version]:
+    """A version of at least so many numbers: packages are asked for by all of them."""
+    parsed = parse_version(value)
+    return parsed if parsed is not None and len(parsed.release) >= numbers else None
+
+
+_PARSERS: Dict[str, Tuple[Callable[[Any], Optional[Version]], str]] = {
     "driver": (parse_driver, "a branch (580) or a version (580.95.05)"),
     "cuda": (parse_cuda, "a CUDA release (12.8)"),
     "torch": (parse_version, "a torch release (2.9.1)"),
@@ -176,9 +213,9 @@ _PARSERS = {
     "torchvision": (parse_version, "a torchvision release"),
     "torchaudio": (parse_version, "a torchaudio release"),
     "python": (parse_python, "a Python minor (3.12)"),
-    "gcc": (parse_gcc, "a GCC major (13)"),
-    "nccl": (parse_version, "an NCCL version (2.27.5)"),
-    "cudnn": (parse_version, "a cuDNN version (9.10.2.21)"),
+    "gcc": (_parse_gcc, "a GCC major (13)"),
+    "nccl": (lambda value: _parse_full(value, 3), "an NCCL version (2.27.5)"),
+    "cudnn": (lambda value: _parse_full(value, 2), "a cuDNN version (9.10.2.21)"),
     "deepspeed": (parse_version, "a DeepSpeed release"),
     "accelerate": (parse_version, "an accelerate release"),
     "colossalai": (parse_version, "a Colossal-AI release"),
@@ -193,6 +230,14 @@ _KNOWN = {
     "cuda": tuple(row.release for row in CUDA),
     "torch_cuda": tuple(row.release for row in CUDA),
 }
+
+
+def _lost_zero(key: str, value: Any) -> Optional[str]:
+    """What the bare number may have been; 1.1 may be 1.10 of software whose releases no table has."""
+    known = _KNOWN.get(key)
+    if known is None:
+        known = (f"{value}0",) if key in _PARSERS and re.match(r"\d+\.\d\Z", str(value)) else ()
+    return lost_zero(value, known)
 
 
 def _as_built(row: Torch, stack: Mapping[str, Any]) -> Optional[Torch]:
@@ -227,7 +272,7 @@ def _check_values(stack: Mapping[str, Any]) -> List[Problem]:
         if parser(value) is None:
             problems.append(Problem((), f"{variable} is {value!r}", repr(value), wanted, variable, f"set {variable}"))
             continue
-        longer = lost_zero(value, _KNOWN.get(key, ()))
+        longer = _lost_zero(key, value)
         if longer:
             problems.append(
                 Problem(
@@ -262,6 +307,12 @@ def _node(raw: Mapping[str, Any], stack: Mapping[str, Any]) -> NodeFacts:
         gcc=parse_gcc(gcc if gcc is not None else raw.get("gcc")),
         glibc=parse_version(raw.get("glibc")),
     )
+
+
+def _nodes(raw: Sequence[Mapping[str, Any]], stack: Mapping[str, Any]) -> List[NodeFacts]:
+    """The nodes, or with none at hand the one that the stack itself makes: what it brings has to go together."""
+    alone = replace(_node({}, stack), has_gpu=stack.get("driver") is not None)
+    return [_node(one, stack) for one in raw] or [alone]
 
 
 def _check_driver(stack: Mapping[str, Any], node: NodeFacts) -> List[Problem]:
@@ -370,15 +421,16 @@ def _branch_limits(gpus: Sequence[Tuple[Capability, str]]) -> List[int]:
 
 def _check_gcc(stack: Mapping[str, Any], node: NodeFacts) -> List[Problem]:
     cuda, torch = stack.get("cuda"), stack.get("torch")
-    if node.gcc is None or cuda is None:
+    # A compiler that is only there is used for nothing without a toolkit.
+    if node.gcc is None or (cuda is None and stack.get("gcc") is None):
         return []
     bounds = gcc_bounds(cuda, torch)
     if bounds is None or bounds.allows(node.gcc.release[0]):
         return []
     too = "new" if bounds.minimum <= node.gcc.release[0] else "old"
-    against = (
-        f"CUDA {cuda_name(cuda)}" if too == "new" or torch is None else f"CUDA {cuda_name(cuda)} and torch {torch}"
-    )
+    of_cuda = [] if cuda is None or str(cuda).lower() == "cpu" else [f"CUDA {cuda_name(cuda)}"]
+    of_torch = [] if torch is None or (too == "new" and of_cuda) else [f"torch {torch}"]
+    against = " and ".join(of_cuda + of_torch)
     target = bounds.below - 1 if bounds.below is not None and too == "new" else bounds.minimum
     return [
         Problem(
@@ -397,7 +449,7 @@ def _torch_wish(stack: Mapping[str, Any], row: Torch) -> Tuple[Optional[Version]
 
     A toolkit wants a build of its own minor, or of its major: torch builds extensions with no other.
     """
-    label = getattr(parse_version(stack.get("torch")), "local", "")
+    label = _label(stack)
     explicit = stack.get("torch_cuda")
     if explicit is None and (label.startswith("cu") or label == "cpu"):
         explicit = label
@@ -543,7 +595,20 @@ def _check_cuda(stack: Mapping[str, Any]) -> List[Problem]:
                     f"set torchfleet_stack.{key} to {near.release}",
                 )
             )
-    toolkit, built = parse_cuda(stack.get("cuda")), parse_cuda(stack.get("torch_cuda"))
+    problems += _check_label(stack)
+    for key in ("nccl", "cudnn"):
+        if stack.get(key) is not None and str(stack.get("cuda") or "cpu").lower() == "cpu":
+            problems.append(
+                Problem(
+                    (),
+                    f"{key} {stack[key]} is asked for without a CUDA toolkit, and torch brings its own",
+                    "no torchfleet_stack.cuda",
+                    "a CUDA release",
+                    "torchfleet_stack.cuda",
+                    f"set torchfleet_stack.cuda, or leave torchfleet_stack.{key} out",
+                )
+            )
+    toolkit, built = parse_cuda(stack.get("cuda")), parse_cuda(stack.get("torch_cuda") or _label(stack))
     if toolkit and built and toolkit.release[0] != built.release[0]:
         problems.append(
             Problem(
@@ -558,6 +623,32 @@ def _check_cuda(stack: Mapping[str, Any]) -> List[Problem]:
     return problems
 
 
+def _label(stack: Mapping[str, Any]) -> str:
+    """What stands behind the + of torch's version: the build that is asked for."""
+    return getattr(parse_version(stack.get("torch")), "local", "")
+
+
+def _check_label(stack: Mapping[str, Any]) -> List[Problem]:
+    """The build that torch's version names against torch_cuda, which names it too."""
+    label, asked = _label(stack), stack.get("torch_cuda")
+    if not label or stack.get("allow_unlisted"):
+        return []
+    variable = "torchfleet_stack.torch"
+    if label != "cpu" and not re.match(r"cu\d{2,3}\Z", label):
+        what = f"torch {stack['torch']} is a build for neither CUDA nor the CPU"
+        return [Problem((), what, label, "cu126, cpu or the like", variable, f"set {variable} without +{label}")]
+    if stack.get("torch_source") == "conda":
+        what = f"torch {stack['torch']} is a build of pip's indexes, and torch comes from conda"
+        advice = f"set {variable} without +{label}, and torchfleet_stack.torch_cuda"
+        return [Problem((), what, label, "torchfleet_stack.torch_cuda", variable, advice)]
+    wanted, built = parse_cuda(asked), parse_cuda(label)
+    # A major alone is any build of it.
+    if asked is None or (wanted.covers(built) if wanted and built else str(asked).lower() == label):
+        return []
+    what = f"torch {stack['torch']} is the build for {label}, and torchfleet_stack.torch_cuda is {asked}"
+    return [Problem((), what, label, str(asked), variable, f"set {variable} without +{label}")]
+
+
 def _place(cuda: Version) -> int:
     """Where a CUDA release stands in the table, or the last one before it."""
     older = [place for place, row in enumerate(CUDA) if known_version(row.release) <= cuda]
@@ -570,11 +661,9 @@ def _check(stack: Mapping[str, Any], raw_nodes: Sequence[Mapping[str, Any]]) -> 
     if problems:
         return problems
     problems += _check_cuda(stack)
-    nodes = [_node(raw, stack) for raw in raw_nodes]
+    nodes = _nodes(raw_nodes, stack)
     for node in nodes:
         problems += _check_driver(stack, node) + _check_gcc(stack, node)
-    if not raw_nodes:
-        problems += _check_gcc(stack, _node({}, stack))
     # A driver or toolkit that is already named would come again for torch, in other words.
     reported = {(problem.hosts, problem.variable) for problem in problems}
     if stack.get("torch_cuda") is None:
@@ -588,7 +677,7 @@ def _joined(problems: Sequence[Problem]) -> List[Problem]:
     hosts: Dict[Problem, List[str]] = {}
     for one in problems:
         hosts.setdefault(replace(one, hosts=()), []).extend(one.hosts)
-    return [replace(one, hosts=tuple(dict.fromkeys(names))) for one, names in hosts.items()]
+    return [replace(one, hosts=tuple(dict.fromkeys(filter(None, names)))) for one, names in hosts.items()]
 
 
 def validate_stack(stack: Any, nodes: Sequence[Mapping[str, Any]] = ()) -> List[Problem]:
@@ -622,7 +711,7 @@ def nearest_stack(stack: Any, nodes: Sequence[Mapping[str, Any]] = ()) -> Option
     wanted, _problems = resolve_stack(stack)
     plain = {key: value for key, value in wanted.items() if key in STACK_KEYS and key != "set"}
     broken = {one.variable.rpartition(".")[2] for one in _check_values(plain)}
-    repaired = {key: lost_zero(plain[key], _KNOWN.get(key, ())) for key in broken}
+    repaired = {key: _lost_zero(key, plain[key]) for key in broken}
     plain = {key: repaired.get(key, value) for key, value in plain.items()}
     different = list({repr(sorted(_traits(raw).items())): raw for raw in nodes}.values())
     scored = sorted(_variants(plain, different), key=lambda pair: pair[0])
@@ -657,7 +746,8 @@ def _variants(stack: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> L
     """The wanted stack in all the ways it could be changed, each with its price."""
     cpu = "cpu" in (str(stack.get("cuda")).lower(), str(stack.get("torch_cuda")).lower())
     torch = torch_release(stack.get("torch"))
-    releases: Sequence[Optional[Torch]] = releases_by_distance(torch) if stack.get("torch") is not None else [None]
+    middle = torch or nearest_release(stack.get("torch"))
+    releases: Sequence[Optional[Torch]] = releases_by_distance(middle) if stack.get("torch") is not None else [None]
     gpus = [gpu for raw in nodes for gpu in _node(raw, stack).gpus]
     wanted_cuda = parse_cuda(stack.get("torch_cuda") or stack.get("cuda"))
     variants: List[Tuple[int, Dict[str, Any]]] = []
@@ -710,7 +800,8 @@ def _with_compiler(
     """The variants with a compiler that suits their CUDA, where the one at hand does not."""
     done = []
     for cost, stack in variants:
-        bounds = gcc_bounds(stack.get("cuda"), stack.get("torch")) if stack.get("cuda") is not None else None
+        used = stack.get("cuda") is not None or stack.get("gcc") is not None
+        bounds = gcc_bounds(stack.get("cuda"), stack.get("torch")) if used else None
         present = [_node(raw, stack).gcc for raw in (nodes or [{}])]
         unfit = [gcc for gcc in present if gcc and bounds and not bounds.allows(gcc.release[0])]
         if unfit and bounds:

@@ -159,6 +159,14 @@ def torch_release(value: Any) -> Optional[Torch]:
     return known[-1] if known else None
 
 
+def nearest_release(value: Any) -> Optional[Torch]:
+    """Of the releases that there are, the one before a version that there is not, or the first; None of no version."""
+    parsed = parse_version(value)
+    if parsed is None:
+        return None
+    return next((row for row in reversed(RELEASES) if known_version(row.version) < parsed), RELEASES[0])
+
+
 def from_conda(row: Torch) -> Optional[Torch]:
     """The release as conda-forge builds it; None where it is not known to."""
     builds = CONDA_BUILDS.get(row.version)

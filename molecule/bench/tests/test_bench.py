@@ -156,13 +156,24 @@ def test_a_node_without_torch_costs_what_needs_it(lab, hosts, tmp_path):
     assert [len(node["devices"]) for node in report["nodes"]] == [1, 0, 1]
 
 
-def test_a_node_that_does_not_answer_is_no_healthy_one(lab, tmp_path):
-    ssh = ("exec", f"{lab.prefix}-node3", "systemctl")
-    lab.podman(*ssh, "stop", "ssh.service", "ssh.socket")
+@pytest.mark.parametrize("how", ["switched off", "frozen"])
+def test_a_node_that_does_not_answer_is_no_healthy_one(lab, tmp_path, how):
+    container = f"{lab.prefix}-node3"
+    ssh = ("exec", container, "systemctl")
+    # A frozen node keeps the connection that Ansible has, and says nothing on it.
+    lab.playbook("bench", "--check", cwd=tmp_path)
+    if how == "frozen":
+        lab.podman("pause", container)
+    else:
+        lab.podman(*ssh, "stop", "ssh.service", "ssh.socket")
     try:
-        done, report = bench(lab, tmp_path, bench_measure=["links"], bench_seconds=0.2, **NEW_SESSION)
+        variables = {} if how == "frozen" else NEW_SESSION
+        done, report = bench(lab, tmp_path, bench_measure=["links"], bench_seconds=0.2, **variables)
     finally:
-        lab.podman(*ssh, "start", "ssh.service")
+        if how == "frozen":
+            lab.podman("unpause", container)
+        else:
+            lab.podman(*ssh, "start", "ssh.service")
     (finding,) = [one for one in report["findings"] if one["check"] == "unreachable"]
     assert finding["nodes"] == ["node3"]
     assert finding["sentence"].startswith("node3 did not answer")

@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.torchfleet.cluster.plugins.module_utils._compat import (
     Refusal,
     TorchBuild,
+    canonical,
     choose_torch_build,
     cluster_torch_build,
     companions,
@@ -18,6 +19,7 @@ from ansible_collections.torchfleet.cluster.plugins.module_utils._compat import 
     resolve_stack,
     validate_stack,
 )
+from ansible_collections.torchfleet.cluster.plugins.module_utils._compat_data import SETS
 
 A100 = "NVIDIA A100-SXM4-80GB"
 V100 = "Tesla V100-SXM2-32GB"
@@ -314,10 +316,114 @@ BAD = {
     "gcc checked with no node at hand": (
         {"cuda": "12.6", "gcc": "15"},
         [],
-        ("",),
+        (),
         "torchfleet_stack.gcc",
         ["GCC 15 is too new"],
         "gcc 13",
+    ),
+    "driver and toolkit of the stack, with no node at hand": (
+        {"driver": "470", "cuda": "13.0"},
+        [],
+        (),
+        "torchfleet_stack.driver",
+        ["driver 470 is too old for CUDA 13.0"],
+        "driver 580",
+    ),
+    "python and torch of the stack, with no node at hand": (
+        {"torch": "2.5.1", "python": "3.14"},
+        [],
+        (),
+        "torchfleet_stack.python",
+        ["torch 2.5.1 has no wheel for Python 3.14"],
+        "torch 2.5.1, python 3.13",
+    ),
+    "gcc for torch alone": (
+        {"torch": "2.13.0", "gcc": "7"},
+        [],
+        (),
+        "torchfleet_stack.gcc",
+        ["GCC 7 is too old for torch 2.13.0"],
+        "torch 2.13.0",
+    ),
+    "a compiler that is no GCC": (
+        {"gcc": "clang-17"},
+        [],
+        (),
+        "torchfleet_stack.gcc",
+        ["torchfleet_stack.gcc is 'clang-17'", "a GCC major (13)"],
+        "",
+    ),
+    "library without a toolkit": (
+        {"torch": "2.13.0", "nccl": "2.27.5"},
+        [],
+        (),
+        "torchfleet_stack.cuda",
+        ["nccl 2.27.5 is asked for without a CUDA toolkit", "leave torchfleet_stack.nccl out"],
+        "",
+    ),
+    "library by too few numbers": (
+        {"cuda": "12.6", "nccl": "2.27"},
+        [],
+        (),
+        "torchfleet_stack.nccl",
+        ["torchfleet_stack.nccl is '2.27'", "an NCCL version (2.27.5)"],
+        "",
+    ),
+    "label of another CUDA": (
+        {"torch": "2.13.0+cu126", "torch_cuda": "13.0"},
+        [],
+        (),
+        "torchfleet_stack.torch",
+        ["torch 2.13.0+cu126 is the build for cu126, and torchfleet_stack.torch_cuda is 13.0", "without +cu126"],
+        "",
+    ),
+    "label of pip's with conda": (
+        {"torch": "2.13.0+cu126", "torch_source": "conda"},
+        [],
+        (),
+        "torchfleet_stack.torch",
+        ["is a build of pip's indexes", "and torchfleet_stack.torch_cuda"],
+        "",
+    ),
+    "label of the CPU": (
+        {"torch": "2.13.0+cpu", "torch_cuda": "12.6"},
+        [],
+        (),
+        "torchfleet_stack.torch",
+        ["is the build for cpu"],
+        "",
+    ),
+    "label of another toolkit": (
+        {"torch": "2.13.0+cu126", "cuda": "13.0"},
+        [],
+        (),
+        "torchfleet_stack.cuda",
+        ["cannot build extensions for a torch that is built for CUDA 12.6"],
+        "",
+    ),
+    "label of another maker": (
+        {"torch": "2.13.0+rocm6.4"},
+        [],
+        (),
+        "torchfleet_stack.torch",
+        ["is a build for neither CUDA nor the CPU", "without +rocm6.4"],
+        "",
+    ),
+    "a zero that YAML may have dropped, with no table to ask": (
+        {"accelerate": 1.1},
+        [],
+        (),
+        "torchfleet_stack.accelerate",
+        ["YAML reads 1.1 and 1.10 alike", "write torchfleet_stack.accelerate in quotes"],
+        "",
+    ),
+    "torch between two releases": (
+        {"torch": "2.8.1"},
+        [],
+        (),
+        "torchfleet_stack.torch",
+        ["torch 2.8.1 is not a release known here"],
+        "torch 2.8.0",
     ),
     "torch unknown": (
         {"torch": "2.99"},
@@ -470,10 +576,46 @@ def test_nothing_nearest_is_said_where_nothing_fits():
     assert problems and all(one.nearest == "" for one in problems)
 
 
+@pytest.mark.parametrize(
+    "stack",
+    [
+        {"torch": "2.13.0+cu126", "torch_cuda": "12.6"},
+        {"torch": "2.13.0+cu126", "torch_cuda": "cu126"},
+        {"torch": "2.13.0+cu126", "torch_cuda": "12"},
+        {"torch": "2.13.0+cu126", "cuda": "12.8"},
+        {"torch": "2.13.0+cpu", "torch_cuda": "CPU"},
+        {"accelerate": 1.15, "deepspeed": "0.10"},
+        {"cuda": "12.6", "nccl": "2.27.5", "cudnn": "9.10"},
+        {"gcc": "gcc-12"},
+        *SETS,
+    ],
+)
+def test_what_goes_together_passes_with_no_node_at_hand(stack):
+    assert validate_stack(stack) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "plain"),
+    [
+        ("cuda", ["12.8", 12.8, "12.8.1", "cu128", "cuda-12-8", "v12.8"], "12.8"),
+        ("cuda", ["cpu", "CPU"], "cpu"),
+        ("torch_cuda", [12, "12"], "12"),
+        ("python", ["3.11", "python3.11", "cp311", 3.11], "3.11"),
+        ("gcc", [11, "gcc-11", "g++-11"], "11"),
+        ("driver", [580, "580-server", "R580"], "580"),
+        ("torch", ["v2.13.0+cu126", " 2.13.0+cu126 "], "2.13.0+cu126"),
+        ("nccl", ["nonsense"], "nonsense"),
+        ("cudnn", [None], None),
+    ],
+)
+def test_a_version_is_handed_on_in_one_spelling(key, values, plain):
+    assert [canonical({key: value}) for value in values] == [{key: plain}] * len(values)
+
+
 def test_set_is_filled_in_and_overridden():
     filled, problems = resolve_stack({"set": "torch-2.10-cu128", "python": "3.11", "gcc": None})
     assert problems == []
-    assert (filled["torch"], filled["python"], filled["gcc"]) == ("2.10.0", "3.11", "13")
+    assert (filled["torch"], filled["python"], filled["gcc"]) == ("2.10.0", "3.11", None)
 
 
 def test_nearest_names_the_set_it_equals():

@@ -378,7 +378,7 @@ BAD = {
         "",
     ),
     "label of pip's with conda": (
-        {"torch": "2.13.0+cu126", "torch_source": "conda"},
+        {"torch": "2.7.1+cu126", "torch_source": "conda"},
         [],
         (),
         "torchfleet_stack.torch",

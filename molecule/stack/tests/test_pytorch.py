@@ -168,6 +168,42 @@ def test_what_cannot_be_is_refused_before_anything_is_installed(lab, stack, word
     assert set(done.changed().values()) == {0}
 
 
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        (
+            {"torchfleet_stack": {"torch": "2.13.0", "python": "3.12"}},
+            "/usr/bin/python3 is Python 3.11.2, torchfleet_stack.python is 3.12",
+        ),
+        ({"torchfleet_stack": {"cuda": "11.8"}}, "torch 2.13.0 is not built for CUDA 11"),
+        ({"cuda_enabled": True, "cuda_versions": 12.8}, "cuda_versions is 12.8 (wanted releases in quotes"),
+        (
+            {
+                "torchfleet_stack": {"cuda": "12.6"},
+                "cuda_method": "run",
+                "cuda_installers": {"12.6": {"src": "cuda.run"}},
+            },
+            "for run, each of the versions with url or src, and sha256",
+        ),
+        ({"conda_enabled": True, "conda_prefix": "conda"}, "conda_prefix is conda (an absolute path)"),
+        ({"pytorch_venv": "venvs/torch"}, "pytorch_venv is venvs/torch (wanted an absolute path)"),
+        ({"nvidia_driver_method": "run"}, "for run: url or src, and sha256"),
+    ],
+)
+def test_no_role_has_changed_a_node_before_all_have_been_asked(lab, variables, words):
+    """What a later role refuses, while node_tuning, the first to change anything, has work to do."""
+    variables = {
+        "nvidia_driver_enabled": "nvidia_driver_method" in variables,
+        **variables,
+        "node_tuning_nofile": "4321",
+    }
+    roles = "node_tuning,nvidia_driver,cuda,compiler,conda,pytorch"
+    done = lab.playbook("provision", "-t", roles, **variables)
+    assert done.code != 0
+    assert words in " ".join(done.output.split())
+    assert set(done.changed().values()) == {0}
+
+
 ELSEWHERE = "/tmp/elsewhere/libcudart.so.12"
 
 

@@ -94,7 +94,10 @@ def test_no_room_changes_nothing(lab, hosts, installers):
     ("variables", "words"),
     [
         ({"cuda_versions": ["12.6"], "cuda_method": "wheels"}, "which have an nvcc from CUDA 13 on"),
-        ({"cuda_versions": ["12.6"], "cuda_method": "run"}, "for run, each of the versions with url or src, and sha256"),
+        (
+            {"cuda_versions": ["12.6"], "cuda_method": "run"},
+            "for run, each of the versions with url or src, and sha256",
+        ),
         ({"cuda_versions": ["12.7"], "cuda_method": "repository"}, "CUDA 12.7 is not a release known here"),
     ],
 )

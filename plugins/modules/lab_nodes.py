@@ -316,8 +316,13 @@ def take_down(module: AnsibleModule, podman: Podman, prefix: str) -> Dict[str, A
     containers = podman.names("container", prefix)
     networks = podman.names("network", prefix)
     if not module.check_mode:
-        if containers:
-            podman.call("rm", "--force", "--time", "0", "--volumes", *containers)
+        remove = ("rm", "--force", "--time", "0", "--volumes")
+        # crun does not find a process that ends at that very moment; the next call finds the container without it.
+        if containers and podman.run(*remove, *containers)[0]:
+            time.sleep(2)
+            left = podman.names("container", prefix)
+            if left:
+                podman.call(*remove, *left)
         if networks:
             podman.call("network", "rm", "--force", *networks)
     return {"changed": bool(containers or networks), "removed": containers + networks}
